@@ -39,6 +39,19 @@ void mem_path_leave(void)
     path_depth--;
 }
 
+unsigned mem_path_pause(void)
+{
+    unsigned depth = path_depth;
+
+    path_depth = 0;
+    return depth;
+}
+
+void mem_path_resume(unsigned depth)
+{
+    path_depth = depth;
+}
+
 void *mem_zalloc(size_t size)
 {
     void *pointer;

@@ -27,6 +27,9 @@ void mem_unmap(void *pointer, size_t size);
 /* The path of a gradient, per thread; calls nest. */
 void mem_path_enter(void);
 void mem_path_leave(void);
+/* For the transport of the tests, which copies where others do not. */
+unsigned mem_path_pause(void);
+void mem_path_resume(unsigned depth);
 
 /* Tests: the n-th allocation from now fails (1 is the next); 0 turns off. */
 void mem_fail_after(long n);

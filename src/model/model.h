@@ -15,6 +15,7 @@
 
 #define MODEL_PART_MIN 4096u  /* no part of a tensor is smaller */
 #define MODEL_PART_ALIGN 64u
+#define MODEL_RESERVED "psd." /* names that begin so are ours */
 
 struct model_tensor {
     char *name;
@@ -65,6 +66,10 @@ psd_status model_check_spec(const struct message_spec *spec, char *error,
 /* Add a batch. Names that are known are passed over (the caller has compared
  * them). All or nothing. */
 psd_status model_add(struct model *model, const struct message_table *table);
+
+/* Tensor 0, that every member has without a word: what a barrier pushes. */
+#define MODEL_BARRIER 0
+psd_status model_add_builtin(struct model *model);
 
 /* Index of a tensor; UINT32_MAX when there is none. */
 uint32_t model_find(const struct model *model, const char *name);

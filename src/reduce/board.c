@@ -1,0 +1,229 @@
+/* board.c: see board.h. */
+#include "reduce/board.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+psd_status board_init(struct board *board, const struct shm_board *shm,
+                      const struct model *model, uint32_t rank,
+                      uint32_t ranks, char **arena, uint64_t arena_size)
+{
+    size_t front = shm_board_front(shm->head->workers, shm->head->shards);
+
+    *board = (struct board){
+        .shm = shm,
+        .model = model,
+        .cells = (char *)shm->head + front,
+        .cell_size = sizeof(struct board_cell) +
+                     (ranks + ranks % 2) * sizeof(struct board_entry),
+        .rank = rank,
+        .ranks = ranks,
+        .arena = arena,
+        .arena_size = arena_size,
+    };
+    board->cell_max = (uint32_t)((shm->size - front) / board->cell_size);
+    return reduce_round_init(&board->round, ranks);
+}
+
+void board_fini(struct board *board)
+{
+    reduce_round_fini(&board->round);
+}
+
+psd_status board_add(struct board *board, uint32_t first,
+                     void *(*alloc)(void *user, size_t size), void *user)
+{
+    if (board->model->block_count > board->cell_max) {
+        log_error("board: %" PRIu32 " blocks, there is room for %" PRIu32,
+                  board->model->block_count, board->cell_max);
+        return PSD_ENOMEM;
+    }
+    for (uint32_t i = first; i < board->model->block_count; i++) {
+        const struct model_block *block = &board->model->blocks[i];
+        const struct model_tensor *tensor =
+            &board->model->tensors[block->tensor];
+        size_t size = reduce_store_size(tensor, block->size);
+        char *value;
+
+        if (tensor->kind != PSD_KIND_STORE || block->shard != board->rank) {
+            continue;
+        }
+        value = alloc(user, size);
+        if (value == NULL) {
+            return PSD_ENOMEM;
+        }
+        memset(value, 0, size);
+        board_cell(board, i)->value =
+            (uint64_t)(value - board->arena[board->rank]) + 1;
+    }
+    return PSD_OK;
+}
+
+void board_publish(struct board *board, uint32_t block, uint64_t step,
+                   const struct frame_header *say, const void *at)
+{
+    struct board_entry *entry = &board_cell(board, block)->entry[board->rank];
+
+    entry->flags = say->flags;
+    entry->op = say->op;
+    entry->offset =
+        (uint64_t)((const char *)at - board->arena[board->rank]);
+    entry->weight = say->weight;
+    entry->length = say->length;
+    atomic_store_explicit(&entry->turn, (uint32_t)step + 1,
+                          memory_order_release);
+}
+
+static bool rank_joined(const struct board *board, uint32_t rank)
+{
+    uint32_t joined = atomic_load_explicit(
+        &shm_bell(board->shm, rank)->joined, memory_order_acquire);
+
+    return (int32_t)(joined - board->generation) > 0;
+}
+
+static bool complete(const struct board *board, const struct board_cell *cell,
+                     uint32_t turn)
+{
+    for (uint32_t r = 0; r < board->ranks; r++) {
+        if (atomic_load_explicit(&cell->entry[r].turn,
+                                 memory_order_acquire) != turn &&
+            !rank_joined(board, r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Bytes that came from another process: where would they lead? */
+static bool entry_fits(const struct board *board,
+                       const struct board_entry *entry,
+                       const struct model_tensor *tensor, uint32_t size)
+{
+    uint64_t needed = size;
+
+    if (tensor->kind == PSD_KIND_GATHER) {
+        needed = reduce_gather_size(board->ranks, size) + size;
+    }
+    return needed <= board->arena_size &&
+           entry->offset <= board->arena_size - needed &&
+           entry->length <= size;
+}
+
+/* Fill the round from the cell. */
+static void gather_round(struct board *board, const struct board_cell *cell,
+                         uint32_t turn)
+{
+    struct reduce_round *round = &board->round;
+    bool gather = round->tensor->kind == PSD_KIND_GATHER;
+
+    round->outputs = 0;
+    for (uint32_t r = 0; r < board->ranks; r++) {
+        const struct board_entry *entry = &cell->entry[r];
+        struct reduce_rank *rank = &round->rank[r];
+        char *at;
+
+        *rank = (struct reduce_rank){ .data = NULL };
+        if (atomic_load_explicit(&entry->turn, memory_order_relaxed) != turn) {
+            continue; /* joined */
+        }
+        if (!entry_fits(board, entry, round->tensor, round->size)) {
+            log_error("board: rank %" PRIu32 " points outside its arena", r);
+            atomic_store(&board->shm->head->failed, 1);
+            continue;
+        }
+        at = board->arena[r] + entry->offset;
+        round->output[round->outputs++] = at;
+        if ((entry->flags & FRAME_FLAG_ABSENT) != 0) {
+            continue;
+        }
+        rank->data = gather ? at + reduce_gather_size(board->ranks,
+                                                      round->size)
+                            : at;
+        rank->weight = entry->weight;
+        rank->length = entry->length;
+        rank->op = entry->op;
+    }
+}
+
+static void run_cell(struct board *board, struct board_cell *cell,
+                     uint32_t index, uint64_t step)
+{
+    const struct model_block *block = &board->model->blocks[index];
+    struct reduce_round *round = &board->round;
+
+    round->tensor = &board->model->tensors[block->tensor];
+    round->size = block->size;
+    round->step = step;
+    round->value = NULL;
+    if (cell->value != 0) {
+        round->value =
+            (void *)(board->arena[block->shard] + cell->value - 1);
+    }
+    gather_round(board, cell, (uint32_t)step + 1);
+    reduce_run(round);
+    cell->flags = round->flags;
+    cell->contributors = round->contributors;
+    cell->length = round->length;
+}
+
+/* Wake the ranks that sleep until this block is done. The store of `done`
+ * must not pass the look at `sleeping`. */
+static void wake(const struct board *board, uint32_t index)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t r = 0; r < board->ranks; r++) {
+        struct shm_bell *bell = shm_bell(board->shm, r);
+
+        if (r != board->rank &&
+            atomic_load_explicit(&bell->sleeping, memory_order_relaxed) ==
+                index + 1) {
+            shm_bell_ring(bell);
+        }
+    }
+}
+
+enum board_state board_try(struct board *board, uint32_t index, uint64_t step)
+{
+    struct board_cell *cell = board_cell(board, index);
+    uint32_t turn = (uint32_t)step;
+
+    if (atomic_load_explicit(&cell->done, memory_order_acquire) == turn + 1) {
+        return BOARD_DONE;
+    }
+    if (atomic_load_explicit(&cell->claimed, memory_order_relaxed) != turn) {
+        return BOARD_BUSY;
+    }
+    if (!complete(board, cell, turn + 1)) {
+        return BOARD_WAITING;
+    }
+    if (!atomic_compare_exchange_strong(&cell->claimed, &turn, turn + 1)) {
+        return BOARD_BUSY;
+    }
+    run_cell(board, cell, index, step);
+    atomic_store_explicit(&cell->done, (uint32_t)step + 1,
+                          memory_order_release);
+    wake(board, index);
+    return BOARD_DONE;
+}
+
+void board_join(struct board *board)
+{
+    atomic_store(&shm_bell(board->shm, board->rank)->joined,
+                 board->generation + 1);
+    for (uint32_t r = 0; r < board->ranks; r++) {
+        shm_bell_ring(shm_bell(board->shm, r));
+    }
+}
+
+bool board_joined(struct board *board)
+{
+    for (uint32_t r = 0; r < board->ranks; r++) {
+        if (!rank_joined(board, r)) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,228 @@
+/*
+ * reduce.c: the function that sums a block is reduce_run; see reduce.h.
+ *
+ * The mean, exactly: w_r = n_r / sum(n) in double, rounded once to the type
+ * that accumulates; the block is the sum of w_r g_r in rank order. A weight
+ * of 0 is skipped, not multiplied; all zero gives zeros and a flag.
+ */
+#include "reduce/reduce.h"
+
+#include "base/le.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "reduce/sum.h"
+
+#define STORE_CHUNK 4096 /* elements of a stored block updated at a time */
+
+size_t reduce_gather_size(uint32_t ranks, uint64_t most)
+{
+    return ranks * (sizeof(uint64_t) + (size_t)most);
+}
+
+size_t reduce_store_size(const struct model_tensor *tensor, uint32_t size)
+{
+    const struct psd_optim *optim = optim_find(tensor->optim);
+
+    return (size_t)size * (1 + (optim == NULL ? 0 : optim->slots));
+}
+
+bool reduce_op_fits(const struct model_tensor *tensor, unsigned op)
+{
+    bool whole = tensor->dtype == PSD_INT32 || tensor->dtype == PSD_INT64;
+
+    if (tensor->kind == PSD_KIND_GATHER) {
+        return op == WIRE_OP_GATHER;
+    }
+    switch (op) {
+    case PSD_OP_MEAN:
+        return !whole;
+    case PSD_OP_OR:
+        return whole;
+    case PSD_OP_SUM:
+        return true;
+    case PSD_OP_MAX:
+        return tensor->kind == PSD_KIND_REDUCE;
+    case WIRE_OP_COPY:
+        return true;
+    default:
+        return false;
+    }
+}
+
+psd_status reduce_round_init(struct reduce_round *round, uint32_t ranks)
+{
+    *round = (struct reduce_round){ .ranks = ranks };
+    round->rank = mem_zalloc_array(ranks, sizeof(*round->rank));
+    round->output = mem_zalloc_array((size_t)ranks + 1,
+                                     sizeof(*round->output));
+    round->input = mem_zalloc_array(ranks, sizeof(*round->input));
+    round->weight = mem_zalloc_array(ranks, sizeof(*round->weight));
+    if (round->rank == NULL || round->output == NULL ||
+        round->input == NULL || round->weight == NULL) {
+        reduce_round_fini(round);
+        return PSD_ENOMEM;
+    }
+    return PSD_OK;
+}
+
+void reduce_round_fini(struct reduce_round *round)
+{
+    mem_free(round->rank);
+    mem_free(round->output);
+    mem_free(round->input);
+    mem_free(round->weight);
+    *round = (struct reduce_round){ .ranks = 0 };
+}
+
+/* The op that all who came agree on; 0 when they do not, or nobody came. */
+static unsigned agreed_op(struct reduce_round *round)
+{
+    unsigned op = 0;
+
+    for (uint32_t i = 0; i < round->ranks; i++) {
+        const struct reduce_rank *rank = &round->rank[i];
+
+        if (rank->data == NULL) {
+            continue;
+        }
+        if (op != 0 && rank->op != op) {
+            round->flags |= FRAME_FLAG_DISAGREE;
+            return 0;
+        }
+        op = rank->op;
+    }
+    if (op == 0) {
+        round->flags |= FRAME_FLAG_NOBODY;
+    }
+    return op;
+}
+
+/* Who counts, in rank order, with w_r. Returns how many. */
+static unsigned choose_inputs(struct reduce_round *round, unsigned op)
+{
+    double total = 0.0;
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < round->ranks; i++) {
+        const struct reduce_rank *rank = &round->rank[i];
+
+        if (rank->data == NULL) {
+            continue;
+        }
+        if (rank->weight > 0.0) {
+            round->contributors++;
+        } else if (op == PSD_OP_MEAN || op == PSD_OP_SUM) {
+            continue;
+        }
+        round->input[count] = rank->data;
+        round->weight[count] = rank->weight;
+        total += rank->weight;
+        count++;
+    }
+    for (unsigned i = 0; i < count && op == PSD_OP_MEAN; i++) {
+        round->weight[i] = round->weight[i] / total;
+    }
+    return count;
+}
+
+static void copy_out(struct reduce_round *round, const void *from)
+{
+    for (uint32_t i = 0; i < round->outputs; i++) {
+        if (round->output[i] != from) {
+            memcpy(round->output[i], from, round->size);
+        }
+    }
+}
+
+/* Store mode: mean of a chunk, then the optim row, then the new value to
+ * all. A broadcast (COPY) sets the value. */
+static void run_store(struct reduce_round *round, unsigned op,
+                      const struct sum_inputs *inputs)
+{
+    const struct psd_optim *optim = optim_find(round->tensor->optim);
+    struct psd_knobs knobs = { (float)round->tensor->rate,
+                               (float)round->tensor->momentum };
+    size_t count = round->size / sizeof(float);
+    float grad[STORE_CHUNK];
+
+    if (op == WIRE_OP_COPY) {
+        memcpy(round->value, inputs->data[0], round->size);
+    }
+    for (size_t from = 0; from < count && op != WIRE_OP_COPY;
+         from += STORE_CHUNK) {
+        size_t now = count - from < STORE_CHUNK ? count - from : STORE_CHUNK;
+        const void *moved[WIRE_RANKS_MAX];
+        struct sum_inputs part = { moved, inputs->weight, inputs->count };
+        float *slot[OPTIM_SLOTS_MAX];
+        void *to = grad;
+
+        for (unsigned i = 0; i < inputs->count; i++) {
+            moved[i] = (const float *)inputs->data[i] + from;
+        }
+        for (unsigned i = 0; i < optim->slots; i++) {
+            slot[i] = round->value + (i + 1) * count + from;
+        }
+        sum_elements(PSD_FLOAT32, (psd_op)op, &part, &to, 1, now);
+        optim->apply(&knobs, round->step, round->value + from, grad, slot,
+                     now);
+    }
+    copy_out(round, round->value);
+}
+
+static void run_gather(struct reduce_round *round)
+{
+    for (uint32_t i = 0; i < round->outputs; i++) {
+        char *to = (char *)round->output[i] + round->ranks * sizeof(uint64_t);
+
+        for (uint32_t r = 0; r < round->ranks; r++) {
+            const struct reduce_rank *rank = &round->rank[r];
+            uint32_t length = rank->data == NULL ? 0 : rank->length;
+
+            le_put_u64((char *)round->output[i] + r * sizeof(uint64_t),
+                       length);
+            if (length > 0) {
+                memcpy(to, rank->data, length);
+            }
+            to += length;
+        }
+        round->length = (uint32_t)(to - (char *)round->output[i]);
+    }
+}
+
+void reduce_run(struct reduce_round *round)
+{
+    unsigned op;
+    struct sum_inputs inputs = { round->input, round->weight, 0 };
+
+    round->flags = 0;
+    round->contributors = 0;
+    round->length = 0;
+    op = agreed_op(round);
+    if (op == 0) {
+        return;
+    }
+    inputs.count = choose_inputs(round, op);
+    if (op == WIRE_OP_GATHER) {
+        run_gather(round);
+        return;
+    }
+    round->length = round->size;
+    if (inputs.count == 0) {
+        round->flags |= FRAME_FLAG_NOWEIGHT;
+        if (round->value != NULL) {
+            copy_out(round, round->value);
+            return;
+        }
+        for (uint32_t i = 0; i < round->outputs; i++) {
+            memset(round->output[i], 0, round->size);
+        }
+    } else if (round->value != NULL) {
+        run_store(round, op, &inputs);
+    } else if (op == WIRE_OP_COPY) {
+        copy_out(round, inputs.data[0]);
+    } else {
+        sum_elements(round->tensor->dtype, (psd_op)op, &inputs, round->output,
+                     round->outputs,
+                     round->size / dtype_size(round->tensor->dtype));
+    }
+}

@@ -1,0 +1,56 @@
+/*
+ * reduce.h: one round of one block: what every rank contributed becomes what
+ * every rank gets. The only place where contributions meet; a server calls it
+ * (server/shard.c), and on one host the workers do, in shared memory
+ * (reduce/board.c). Pure; any thread.
+ */
+#ifndef PSD_REDUCE_REDUCE_H
+#define PSD_REDUCE_REDUCE_H
+
+#include "model/model.h"
+#include "optim/optim.h"
+
+struct reduce_rank {
+    const void *data; /* NULL: absent */
+    double weight;
+    uint32_t length;  /* bytes; differs by rank for GATHER only */
+    uint8_t op;
+};
+
+struct reduce_round {
+    /* What the caller says. */
+    const struct model_tensor *tensor;
+    uint32_t size;             /* bytes of the block */
+    uint64_t step;
+    uint32_t ranks;
+    struct reduce_rank *rank;  /* `ranks` of them, in rank order */
+    void **output;             /* where the answer goes; may be inputs */
+    uint32_t outputs;
+    float *value;              /* STORE: the value, then its slots, each of
+                                * `size` bytes; else NULL */
+    /* Room for the caller to lend: `ranks` each. */
+    const void **input;
+    double *weight;
+    /* What comes out. */
+    uint16_t flags;            /* FRAME_FLAG_NOBODY, _NOWEIGHT, _DISAGREE */
+    uint32_t contributors;
+    uint32_t length;           /* bytes of the answer; 0: none was written */
+};
+
+/* GATHER: an answer is `ranks` u64 counts of bytes, then the contributions
+ * end to end. */
+size_t reduce_gather_size(uint32_t ranks, uint64_t most);
+
+/* Bytes of a STORE block's value with its slots. */
+size_t reduce_store_size(const struct model_tensor *tensor, uint32_t size);
+
+psd_status reduce_round_init(struct reduce_round *round, uint32_t ranks);
+void reduce_round_fini(struct reduce_round *round);
+
+/* Sum a block. */
+void reduce_run(struct reduce_round *round);
+
+/* May this op meet this tensor? */
+bool reduce_op_fits(const struct model_tensor *tensor, unsigned op);
+
+#endif
