@@ -46,8 +46,23 @@ struct loop_task {
     void (*call)(struct loop_task *task);
 };
 
+/* Looked at in every dispatch, because no descriptor tells of its work: rings
+ * in shared memory. Memory of the caller; `call` returns frames delivered. */
+struct loop_poller {
+    struct list node;
+    unsigned (*call)(struct loop_poller *poller);
+};
+
+/* Something that has to be finished before its loop goes. */
+struct loop_ending {
+    struct list node;
+    void (*call)(struct loop_ending *ending); /* removes itself */
+};
+
 psd_status loop_create(struct psd_loop **loop_p);
-void loop_destroy(struct psd_loop *loop); /* NULL allowed */
+/* Calls the endings; may wait a little for sockets whose last bytes are still
+ * under way (linger.h). NULL is allowed. */
+void loop_destroy(struct psd_loop *loop);
 
 psd_status loop_watch(struct psd_loop *loop, struct loop_watch *watch, int fd,
                       uint32_t mask,
@@ -67,14 +82,35 @@ void loop_task_init(struct loop_task *task,
                     void (*call)(struct loop_task *task));
 /* Idempotent until it has run. */
 void loop_task_post(struct psd_loop *loop, struct loop_task *task);
+/* The same, but it runs at the very end of a dispatch, after everything that
+ * may have made work for it. Does not end a loop_wait of another thread. */
+void loop_task_post_late(struct psd_loop *loop, struct loop_task *task);
 void loop_task_cancel(struct loop_task *task);
+/* Cancel what is done already, so that loop_wait does not look for it. */
+void loop_task_done(struct psd_loop *loop, struct loop_task *task);
+
+void loop_poller_add(struct psd_loop *loop, struct loop_poller *poller,
+                     unsigned (*call)(struct loop_poller *poller));
+/* Idempotent; a zeroed poller is allowed. */
+void loop_poller_remove(struct loop_poller *poller);
+/* Call every poller once. Returns the sum of what they returned. */
+unsigned loop_poll(struct psd_loop *loop);
+
+void loop_ending_add(struct psd_loop *loop, struct loop_ending *ending,
+                     void (*call)(struct loop_ending *ending));
+void loop_ending_remove(struct loop_ending *ending);
+
+/* The hub of inproc links that was created on this loop; NULL: none. */
+void loop_hub_set(struct psd_loop *loop, void *hub);
+void *loop_hub(const struct psd_loop *loop);
 
 /* Wait for descriptors, the next timer, a posted task or a wake-up; at most
  * `timeout_ms` (0: look only, -1: no limit). */
 void loop_wait(struct psd_loop *loop, struct loop_events *events,
                int timeout_ms);
-/* Run what loop_wait found, due timers and posted tasks. Returns how many
- * calls were made. */
+/* Run what loop_wait found (NULL: nothing), due timers, pollers, posted tasks
+ * and late ones, in this order. A task posted by a task runs in the next
+ * dispatch. Returns how many calls were made, and frames polled. */
 unsigned loop_dispatch(struct psd_loop *loop,
                        const struct loop_events *events);
 /* End a loop_wait of another thread (any thread, no lock). */

@@ -36,11 +36,15 @@ struct shm_bell {
     uint32_t pad[12];
 };
 
+/* One writer, one reader. `starved`: the sender found the ring full and wants
+ * its bell rung when there is room; the receiver takes it back. */
 struct shm_ring {
     _Atomic uint32_t head; /* written by the receiver */
     uint32_t pad1[15];
     _Atomic uint32_t tail; /* written by the sender */
-    uint32_t pad2[15];
+    _Atomic uint32_t starved;
+    _Atomic uint32_t closed; /* the sender has closed its end */
+    uint32_t pad2[13];
     struct frame_header slots[SHM_RING_SLOTS];
 };
 
@@ -63,8 +67,11 @@ struct shm_bell *shm_bell(const struct shm_board *board, uint32_t member);
 void shm_bell_ring(struct shm_bell *bell);
 
 /* The ends of the pair (worker, shard) on `loop`. Both ends call it for
- * themselves; the link is up at once. The receiver looks at its rings in
- * loop_dispatch after shm_poll; nobody needs a descriptor. */
+ * themselves; the link is up at once and `up` is not called. Rings are looked
+ * at in loop_dispatch and shm_poll; nobody needs a descriptor. Keeps the
+ * region of `board`. A payload has to lie in a region given by link_map (at
+ * both ends, under the same id), otherwise link_send is PSD_EINVAL. An end
+ * that closes takes the other down (PSD_ELOST) after its last frame. */
 psd_status shm_link_open(struct psd_loop *loop, const struct shm_board *board,
                          uint32_t worker, uint32_t shard, bool is_shard,
                          const struct link_events *events, void *user,

@@ -20,6 +20,8 @@
 
 #define LINK_FRAMES_MAX 256        /* frames queued to send on one link */
 #define LINK_WINDOW (8u << 20)     /* data bytes in flight on one link */
+#define LINK_ADOPTED_FRAMES_MAX 65536     /* the same, adopted links */
+#define LINK_ADOPTED_BYTES_MAX (512u << 20) /* and their bytes */
 #define LINK_REGIONS_MAX (WIRE_RANKS_MAX + 1)
 #define LINK_OPEN_MS 5000          /* connect and handshake */
 #define LISTEN_HALF_OPEN_MAX 64    /* peers that have not proved themselves */
@@ -93,6 +95,8 @@ struct psd_link {
     uint64_t sent_bytes;           /* inline payload, both counters */
     uint64_t received_bytes;
     void *state;                   /* of the transport */
+    unsigned busy;                 /* handlers of it on the stack */
+    bool closed;                   /* freed when the last one returns */
 };
 
 /* Every transport there is; ends with NULL. */
@@ -117,7 +121,14 @@ psd_status link_adopt(struct psd_loop *loop, int fd_in, int fd_out,
                       const struct link_events *events, void *user,
                       struct psd_link **link_p);
 
-/* Seals a copy of the header and queues it; see struct psd_transport. */
+/* Seals a copy of the header and queues it; see struct psd_transport.
+ * The payload has header->size bytes, or header->length where size is 0; the
+ * transport sets version, crc, size, region, offset, length and credit. At
+ * the other end length is the bytes of the payload, and size too unless it is
+ * a span (then 0). A mapped link also carries the place of an empty payload.
+ * Before `up` it is PSD_AGAIN; on a dead link, why it is dead. What is queued
+ * goes at the end of a dispatch or by link_flush; a thread that sends while
+ * another waits in loop_wait has to flush. */
 psd_status link_send(struct psd_link *link, const struct frame_header *header,
                      const void *payload);
 void link_flush(struct psd_link *link);

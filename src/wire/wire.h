@@ -23,7 +23,7 @@
 #define WIRE_TENSORS_MAX (1u << 20)
 #define WIRE_BLOCKS_MAX (1u << 22)
 #define WIRE_NAME_MAX 255                    /* bytes of a tensor's name */
-#define WIRE_DATA_MAX (64u << 20)            /* payload of a data frame */
+#define WIRE_DATA_MAX (1u << 30)             /* payload of a data frame */
 #define WIRE_CONTROL_MAX (256u << 20)        /* payload of a control frame */
 #define WIRE_TEXT_MAX 4096                   /* a reason, a sentence */
 #define WIRE_RANK_NONE 0xffffu               /* nobody, or everybody */
@@ -50,6 +50,7 @@
     X(FRAME_ABORT, 26, "abort")          /* worker -> master: end the job */  \
     X(FRAME_END, 27, "end")              /* master -> members: it is over */  \
     X(FRAME_BYE, 28, "bye")              /* member -> master: leaves well */  \
+    X(FRAME_LEFT, 29, "left")            /* master -> workers: who left */    \
     X(FRAME_START, 32, "start")          /* psd_run -> agent */               \
     X(FRAME_STARTED, 33, "started")      /* agent -> psd_run */               \
     X(FRAME_OUTPUT, 34, "output")        /* agent -> psd_run: bytes */        \
@@ -77,6 +78,8 @@ enum frame_type {
 #define FRAME_FLAG_SERVER 0x0020u  /* control: `rank` is a server's index */
 #define FRAME_FLAG_FOLLOW 0x0040u  /* answer to a joined worker: no payload,
                                     * only moves its step forward */
+#define FRAME_FLAG_DISAGREE 0x0080u /* answer: the ranks' ops differ */
+#define FRAME_FLAGS_ALL 0x00ffu
 
 /* An op beyond the public ones: the bits of the one rank that has data. */
 #define WIRE_OP_COPY 5

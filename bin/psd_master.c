@@ -1,0 +1,145 @@
+/* psd_master.c: `psd master`: the state machine of src/master behind a stream
+ * of frames on stdin and stdout. Ends when the stream does. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/option.h"
+#include "command.h"
+#include "launch/exit_code.h"
+#include "master/master.h"
+#include "transport/transport.h"
+
+struct settings {
+    uint64_t workers;
+    uint64_t servers;
+    uint64_t threads;
+    bool help;
+};
+
+#define FIELD(name) offsetof(struct settings, name)
+
+static const struct option_row rows[] = {
+    { .name = "workers",
+      .kind = OPTION_UINT,
+      .offset = FIELD(workers),
+      .initial = "1",
+      .low = 1,
+      .high = WIRE_RANKS_MAX,
+      .help = "workers of the job" },
+    { .name = "servers",
+      .kind = OPTION_UINT,
+      .offset = FIELD(servers),
+      .initial = "0",
+      .low = 0,
+      .high = WIRE_SHARDS_MAX,
+      .help = "servers of the job" },
+    { .name = "threads",
+      .kind = OPTION_UINT,
+      .offset = FIELD(threads),
+      .initial = "1",
+      .low = 1,
+      .high = WIRE_SHARDS_MAX,
+      .help = "I/O threads of each server" },
+    { .name = "help",
+      .letter = 'h',
+      .kind = OPTION_FLAG,
+      .offset = FIELD(help),
+      .help = "this text" },
+    { .name = NULL },
+};
+
+struct desk {
+    struct psd_link *link;
+    struct master *master;
+    bool done;
+};
+
+static void send_frame(void *user, const struct frame_header *header,
+                       const void *payload)
+{
+    struct desk *desk = user;
+
+    if (link_send(desk->link, header, payload) != PSD_OK) {
+        desk->done = true; /* psd_run is gone or does not listen */
+    }
+}
+
+static psd_status deliver(void *user, struct psd_link *link,
+                          const struct frame_header *header,
+                          const void *payload)
+{
+    struct desk *desk = user;
+
+    (void)link;
+    return master_deliver(desk->master, header, payload);
+}
+
+static void down(void *user, struct psd_link *link, psd_status why)
+{
+    struct desk *desk = user;
+
+    (void)link;
+    (void)why;
+    desk->done = true;
+}
+
+static psd_status serve(const struct settings *settings)
+{
+    static const struct link_events link_events = { .deliver = deliver,
+                                                    .down = down };
+    struct desk desk = { .done = false };
+    struct master_events events = { .user = &desk, .send = send_frame };
+    struct psd_loop *loop = NULL;
+    struct loop_events found;
+    psd_status status;
+
+    status =
+        master_create((uint32_t)settings->workers, (uint32_t)settings->servers,
+                      (uint32_t)settings->threads, &events, &desk.master);
+    if (status != PSD_OK) {
+        return status;
+    }
+    status = loop_create(&loop);
+    if (status != PSD_OK) {
+        goto undo_master;
+    }
+    status = link_adopt(loop, STDIN_FILENO, STDOUT_FILENO, &link_events, &desk,
+                        &desk.link);
+    if (status != PSD_OK) {
+        goto undo_loop;
+    }
+    while (!desk.done) {
+        loop_wait(loop, &found, -1);
+        loop_dispatch(loop, &found);
+    }
+    link_close(desk.link);
+
+undo_loop:
+    loop_destroy(loop);
+undo_master:
+    master_destroy(desk.master);
+    return status;
+}
+
+int master_main(int argc, char **argv)
+{
+    struct settings settings = { .help = false };
+    char error[512];
+    int next;
+
+    signal(SIGPIPE, SIG_IGN);
+    if (option_defaults(rows, &settings) != PSD_OK ||
+        option_parse(rows, &settings, argc, argv, &next, error,
+                     sizeof(error)) != PSD_OK) {
+        fprintf(stderr, "psd master: %s\n", error);
+        return EXIT_CODE_USAGE;
+    }
+    if (settings.help || isatty(STDIN_FILENO)) {
+        printf("usage: psd master [OPTION...]\nStarted by psd_run, which "
+               "speaks to it on stdin and stdout.\n\n");
+        option_help(rows, stdout);
+        return settings.help ? 0 : EXIT_CODE_USAGE;
+    }
+    return serve(&settings) == PSD_OK ? 0 : EXIT_CODE_OS;
+}

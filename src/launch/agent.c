@@ -1,0 +1,475 @@
+/*
+ * agent.c: see agent.h. Life of an agent: idle -> running -> ending -> gone;
+ * agent_end is the only way out of running, and it always arrives: SIGTERM,
+ * a grace, then SIGKILL to whatever /proc shows below this process until
+ * nothing is left.
+ */
+#define _GNU_SOURCE
+#include "launch/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "launch/agent_state.h"
+#include "launch/exit_code.h"
+#include "launch/folder.h"
+#include "launch/spawn.h"
+#include "launch/tree.h"
+
+#define KILL_EVERY_MS 10
+#define PIPES_MS      1000 /* for the ends of the pipes, once all are dead */
+
+/* ---- frames to psd_run -------------------------------------------------- */
+
+void agent_send(struct agent *agent, const struct process *process,
+                unsigned type, const struct pack *pack)
+{
+    struct frame_header header = {
+        .type = (uint8_t)type,
+        .size = (uint32_t)pack->size,
+        .rank = (uint16_t)(process != NULL ? process->rank : WIRE_RANK_NONE),
+        .flags = process != NULL && process->is_server ? FRAME_FLAG_SERVER : 0,
+    };
+
+    if (agent->link != NULL && !pack->failed) {
+        (void)link_send(agent->link, &header, pack->data);
+    }
+}
+
+static void forward_output(void *user, struct output *output, const void *data,
+                           size_t size)
+{
+    struct agent *agent = user;
+    struct frame_header header = {
+        .type = FRAME_OUTPUT,
+        .size = (uint32_t)size,
+        .rank = (uint16_t)output->rank,
+        .block = output->stream,
+        .flags = output->is_server ? FRAME_FLAG_SERVER : 0,
+    };
+
+    if (agent->link != NULL) {
+        (void)link_send(agent->link, &header, data);
+    }
+}
+
+static void send_started(struct agent *agent, const struct process *process,
+                         int code, const char *reason)
+{
+    struct launch_started started = {
+        .code = code,
+        .pid = process != NULL ? (uint32_t)process->pid : 0,
+    };
+    struct pack pack;
+
+    snprintf(started.reason, sizeof(started.reason), "%s", reason);
+    pack_init(&pack);
+    launch_started_pack(&pack, &started);
+    agent_send(agent, process, FRAME_STARTED, &pack);
+    pack_fini(&pack);
+}
+
+static void send_exited(struct agent *agent, struct process *process)
+{
+    struct launch_exited exited = { .pid = (uint32_t)process->pid };
+    struct pack pack;
+
+    for (unsigned i = 0; i < process->output_count; i++) {
+        output_drain(&process->outputs[i]);
+    }
+    if (WIFSIGNALED(process->status)) {
+        exited.signal = (uint8_t)WTERMSIG(process->status);
+    } else {
+        exited.code = (uint8_t)WEXITSTATUS(process->status);
+    }
+    if (exited.signal != 0 || exited.code != 0) {
+        output_tail(process->outputs[process->output_count - 1].path,
+                    exited.tail, sizeof(exited.tail));
+    }
+    pack_init(&pack);
+    launch_exited_pack(&pack, &exited);
+    agent_send(agent, process, FRAME_EXITED, &pack);
+    pack_fini(&pack);
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
+static void check_done(struct agent *agent)
+{
+    bool flushed = agent->link == NULL || link_pending(agent->link) == 0;
+
+    if (agent->ending && agent->nobody_left && output_done(&agent->outputs) &&
+        flushed) {
+        agent->done = true;
+    }
+}
+
+static void on_kill(struct loop_timer *timer)
+{
+    struct agent *agent = list_entry(timer, struct agent, end_timer);
+
+    if (!agent->nobody_left) {
+        agent->nobody_left = tree_signal(SIGKILL) == 0;
+        agent->pipes_due_ns = clock_ns() + PIPES_MS * CLOCK_NS_PER_MS;
+    } else if (clock_ns() >= agent->pipes_due_ns) {
+        output_finish(&agent->outputs);
+    }
+    check_done(agent);
+    loop_timer_start(agent->loop, &agent->end_timer,
+                     KILL_EVERY_MS * CLOCK_NS_PER_MS, on_kill);
+}
+
+void agent_end(struct agent *agent, uint32_t grace_ms)
+{
+    uint64_t due_ns = clock_ns() + grace_ms * CLOCK_NS_PER_MS;
+
+    if (agent->ending && due_ns >= agent->kill_due_ns) {
+        return; /* already as soon as that */
+    }
+    if (!agent->ending && grace_ms > 0 && tree_signal(SIGTERM) == 0) {
+        grace_ms = 0; /* nobody is left */
+    } else if (!agent->ending && grace_ms > 0) {
+        tree_signal(SIGCONT); /* one that is stopped cannot hear */
+    }
+    agent->ending = true;
+    agent->kill_due_ns = due_ns;
+    loop_timer_start(agent->loop, &agent->end_timer, grace_ms * CLOCK_NS_PER_MS,
+                     on_kill);
+}
+
+/* ---- children ----------------------------------------------------------- */
+
+static struct process *find_pid(struct agent *agent, pid_t pid)
+{
+    for (uint32_t i = 0; i < agent->process_count; i++) {
+        if (agent->processes[i].alive && agent->processes[i].pid == pid) {
+            return &agent->processes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Reaped in one sweep, reported with the killed ones first: the order in
+ * which the system hands out zombies is not that of their deaths. */
+static void report_exits(struct agent *agent)
+{
+    for (int killed = 1; killed >= 0; killed--) {
+        for (uint32_t i = 0; i < agent->process_count; i++) {
+            struct process *process = &agent->processes[i];
+
+            if (process->reaped &&
+                (WIFSIGNALED(process->status) ? 1 : 0) == killed) {
+                process->reaped = false;
+                send_exited(agent, process);
+            }
+        }
+    }
+}
+
+static void reap(struct agent *agent)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        struct process *process = find_pid(agent, pid);
+
+        if (process != NULL) { /* else an orphan that fell to us */
+            process->alive = false;
+            process->status = status;
+            process->reaped = true;
+        }
+    }
+    report_exits(agent);
+    if (agent->ending && pid < 0 && !agent->nobody_left) {
+        on_kill(&agent->end_timer); /* ECHILD: no need to wait longer */
+    }
+}
+
+static void on_signal(struct loop_watch *watch, uint32_t mask)
+{
+    struct agent *agent = list_entry(watch, struct agent, signals);
+    struct signalfd_siginfo info;
+
+    (void)mask;
+    while (read(agent->signal_fd, &info, sizeof(info)) ==
+           (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD) {
+            reap(agent);
+        } else {
+            agent_end(agent, AGENT_END_MS);
+        }
+    }
+}
+
+static void on_guard(struct loop_watch *watch, uint32_t mask)
+{
+    struct agent *agent = list_entry(watch, struct agent, guard);
+
+    (void)mask;
+    log_error("agent: the guard was killed; ending everything");
+    loop_unwatch(agent->loop, &agent->guard);
+    agent_end(agent, AGENT_END_MS);
+}
+
+/* ---- start -------------------------------------------------------------- */
+
+static rlim_t raise_files(uint32_t local_workers)
+{
+    struct rlimit limit;
+    rlim_t before;
+    rlim_t need = (rlim_t)local_workers + 64; /* what a member needs */
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 0;
+    }
+    before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return before > need ? before : need;
+}
+
+/* Servers first, so that they listen by the time workers look for them. */
+static psd_status start_all(struct agent *agent, struct process **failed_p,
+                            int *code_p, char *error, size_t error_size)
+{
+    const struct launch_start *start = &agent->start;
+    rlim_t files = raise_files(start->local_workers);
+
+    for (uint32_t i = 0; i < start->local_workers + start->local_servers; i++) {
+        bool is_server = i < start->local_servers;
+        uint32_t local = is_server ? i : i - start->local_servers;
+        struct process *process = &agent->processes[i];
+        psd_status status;
+
+        *process = (struct process){
+            .owner = agent,
+            .is_server = is_server,
+            .local = local,
+            .rank = is_server ? start->server_ranks[local]
+                              : start->worker_ranks[local],
+        };
+        status = process_start(process, start, agent->path, &agent->outputs,
+                               files, code_p, error, error_size);
+        if (status != PSD_OK) {
+            *failed_p = process;
+            return status;
+        }
+        agent->process_count++;
+        send_started(agent, process, 0, "");
+    }
+    return PSD_OK;
+}
+
+/* A plain word that no shell would find is said before anything runs.
+ * Returns 0, or the exit code. */
+static int check_command(struct agent *agent, char *error, size_t size)
+{
+    const struct launch_start *start = &agent->start;
+    struct launch_words environment = { .count = 0 };
+    char word[256];
+    bool found = true;
+
+    if (!start->shell ||
+        spawn_environment(&start->variables, &environment) != PSD_OK) {
+        return 0;
+    }
+    found = spawn_shell_finds(start->command.words[0], start->folder,
+                              environment.words, word, sizeof(word));
+    launch_words_fini(&environment);
+    if (found) {
+        return 0;
+    }
+    if (strchr(word, '/') != NULL && access(word, F_OK) == 0) {
+        snprintf(error, size, "%s: cannot be executed; is `chmod +x` missing?",
+                 word);
+        return EXIT_CODE_NOT_EXECUTABLE;
+    }
+    snprintf(error, size,
+             "%s: command not found; give its path, or add its folder to PATH",
+             word);
+    return EXIT_CODE_NOT_FOUND;
+}
+
+static void start_job(struct agent *agent)
+{
+    const struct launch_start *start = &agent->start;
+    char error[WIRE_TEXT_MAX] = "the agent could not prepare the job";
+    uint32_t shards = start->servers * start->threads;
+    struct process *failed = NULL;
+    int code = EXIT_CODE_OS;
+    psd_status status;
+
+    agent->processes =
+        mem_zalloc_array((size_t)start->local_workers + start->local_servers,
+                         sizeof(*agent->processes));
+    status = agent->processes == NULL ? PSD_ENOMEM : PSD_OK;
+    if (status == PSD_OK) {
+        int wrong = check_command(agent, error, sizeof(error));
+
+        if (wrong != 0) {
+            code = wrong;
+            status = PSD_ESYSTEM;
+        }
+    }
+    if (status == PSD_OK) {
+        status = region_set_init(&agent->regions, start->workers, shards,
+                                 start->local_workers);
+    }
+    if (status == PSD_OK) {
+        status = seat_open(agent);
+    }
+    if (status == PSD_OK) {
+        status = start_all(agent, &failed, &code, error, sizeof(error));
+    }
+    if (status != PSD_OK) {
+        send_started(agent, failed, code, error);
+        agent_end(agent, 0);
+    }
+}
+
+/* ---- frames from psd_run ------------------------------------------------ */
+
+static psd_status deliver(void *user, struct psd_link *link,
+                          const struct frame_header *header,
+                          const void *payload)
+{
+    struct agent *agent = user;
+    struct launch_stop stop;
+    psd_status status;
+
+    (void)link;
+    switch (header->type) {
+    case FRAME_START:
+        if (agent->processes != NULL || agent->ending) {
+            log_error("agent: a second start");
+            return PSD_EPROTO;
+        }
+        status = launch_start_unpack(&agent->start, payload, header->size);
+        if (status == PSD_OK) {
+            start_job(agent);
+        }
+        return status;
+    case FRAME_STOP:
+        status = launch_stop_unpack(&stop, payload, header->size);
+        if (status == PSD_OK) {
+            agent_end(agent, stop.grace_ms);
+        }
+        return status;
+    case FRAME_OUTPUT:
+        output_credit(&agent->outputs, (size_t)header->step);
+        return PSD_OK;
+    default:
+        return seat_forward(agent, header, payload);
+    }
+}
+
+static void down(void *user, struct psd_link *link, psd_status why)
+{
+    struct agent *agent = user;
+
+    (void)why;
+    link_close(link);
+    agent->link = NULL;
+    output_mute(&agent->outputs);
+    agent_end(agent, AGENT_END_MS);
+}
+
+static const struct link_events stream_events = { .deliver = deliver,
+                                                  .down = down };
+
+/* ---- life --------------------------------------------------------------- */
+
+/* Keep the stream, give 0 and 1 to /dev/null. */
+static psd_status take_stream(struct agent *agent)
+{
+    int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    psd_status status;
+
+    if (in < 0 || out < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
+        dup2(null, STDOUT_FILENO) < 0) {
+        log_error("agent: no control stream: %m");
+        return PSD_ESYSTEM;
+    }
+    close(null);
+    status =
+        link_adopt(agent->loop, in, out, &stream_events, agent, &agent->link);
+    return status;
+}
+
+static psd_status watch_signals(struct agent *agent, pid_t guard)
+{
+    sigset_t set;
+    int pidfd = (int)syscall(SYS_pidfd_open, guard, 0);
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    agent->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (pidfd < 0 || agent->signal_fd < 0 || getppid() != guard) {
+        log_error("agent: cannot watch the guard: %m");
+        return PSD_ESYSTEM;
+    }
+    if (loop_watch(agent->loop, &agent->signals, agent->signal_fd, EPOLLIN,
+                   on_signal) != PSD_OK) {
+        return PSD_ESYSTEM;
+    }
+    return loop_watch(agent->loop, &agent->guard, pidfd, EPOLLIN, on_guard);
+}
+
+static void agent_fini(struct agent *agent)
+{
+    gate_close(agent->gate);
+    for (uint32_t i = 0; i < agent->process_count; i++) {
+        process_fini(&agent->processes[i]);
+    }
+    link_close(agent->link);
+    region_set_fini(&agent->regions);
+    launch_start_fini(&agent->start);
+    mem_free(agent->processes);
+    loop_destroy(agent->loop);
+}
+
+int agent_run(pid_t guard, const char *folder)
+{
+    static struct agent agent;
+    struct loop_events events;
+    psd_status status;
+
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    agent.folder = folder;
+    snprintf(agent.path, sizeof(agent.path), "%s/%s", folder, FOLDER_SOCKET);
+    status = loop_create(&agent.loop);
+    if (status == PSD_OK) {
+        output_pool_init(&agent.outputs, agent.loop);
+        agent.outputs.user = &agent;
+        agent.outputs.forward = forward_output;
+        status = watch_signals(&agent, guard);
+    }
+    if (status == PSD_OK) {
+        status = take_stream(&agent);
+    }
+    while (status == PSD_OK && !agent.done) {
+        loop_wait(agent.loop, &events, -1);
+        loop_dispatch(agent.loop, &events);
+    }
+    agent_fini(&agent);
+    folder_remove_run(folder);
+    return status == PSD_OK ? 0 : EXIT_CODE_OS;
+}

@@ -1,0 +1,47 @@
+/*
+ * agent_state.h: what the files of the agent share; nobody else includes it.
+ * agent.c starts and ends, seat.c knows the members.
+ */
+#ifndef PSD_LAUNCH_AGENT_STATE_H
+#define PSD_LAUNCH_AGENT_STATE_H
+
+#include "launch/gate.h"
+#include "launch/output.h"
+#include "launch/process.h"
+#include "launch/region.h"
+
+struct agent {
+    struct psd_loop *loop;
+    struct psd_link *link; /* to psd_run; NULL: gone */
+    int signal_fd;
+    struct loop_watch signals;
+    struct loop_watch guard; /* its pidfd */
+    const char *folder;
+    char path[LAUNCH_PATH_MAX]; /* of the socket */
+    struct launch_start start;
+    struct output_pool outputs;
+    struct region_set regions;
+    struct gate *gate;
+    struct process *processes; /* servers, then workers */
+    uint32_t process_count;    /* that were started */
+    bool ending;
+    uint64_t kill_due_ns;
+    uint64_t pipes_due_ns;
+    struct loop_timer end_timer;
+    bool nobody_left; /* below this process */
+    bool done;
+};
+
+/* A frame to psd_run; `process` NULL: of the agent itself. */
+void agent_send(struct agent *agent, const struct process *process,
+                unsigned type, const struct pack *pack);
+/* End everything: SIGTERM now, SIGKILL after `grace_ms`. The soonest wins. */
+void agent_end(struct agent *agent, uint32_t grace_ms);
+
+/* seat.c: listen for members. */
+psd_status seat_open(struct agent *agent);
+/* A frame of the master for one of them. */
+psd_status seat_forward(struct agent *agent, const struct frame_header *header,
+                        const void *payload);
+
+#endif

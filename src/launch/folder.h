@@ -1,0 +1,26 @@
+/*
+ * folder.h: the folders of a job: the private one where an agent listens, and
+ * the one where logs go. One thread.
+ */
+#ifndef PSD_LAUNCH_FOLDER_H
+#define PSD_LAUNCH_FOLDER_H
+
+#include <stddef.h>
+
+#include "poseidon.h"
+
+#define FOLDER_PATH_MAX 4096
+#define FOLDER_SOCKET   "agent" /* the socket's name in the run folder */
+
+/* A new folder for this user only, in $XDG_RUNTIME_DIR, $TMPDIR or /tmp,
+ * short enough for the path of a socket. PSD_ESYSTEM. */
+psd_status folder_make_run(char *path, size_t size);
+/* And its socket; what is not there is not an error. */
+void folder_remove_run(const char *path);
+
+/* A new poseidon_log_<timestamp> below `parent`, which is made when it is not
+ * there. On PSD_ESYSTEM `error` has the sentence. */
+psd_status folder_make_logs(const char *parent, char *path, size_t size,
+                            char *error, size_t error_size);
+
+#endif

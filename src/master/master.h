@@ -1,0 +1,58 @@
+/*
+ * master.h: membership, registration, digests: what one place has to decide
+ * for a job. A state machine without I/O: frames go in by master_deliver, and
+ * out by `send`; the process (bin/psd_master.c) and the simulator move them.
+ * Time is clock_ns, which a simulator replaces. One thread.
+ *
+ *     ENTER of everybody       -> epoch 1, MEMBERS to everybody
+ *     REGISTER of every worker -> equal: TABLE to the servers, their TABLE_OK,
+ *                                 REGISTERED to the workers
+ *                                 different: the job ends, the text says how
+ *     DIGEST                   -> compared; a difference ends the job
+ *     ABORT, a lost member     -> END to all who are left
+ *     BYE                      -> LEFT to the workers who stay (header.block
+ *                                 is the rank that left)
+ *     METRICS                  -> VIEW, at most ten a second
+ *
+ * The job ends once: after the first END to all, and its VERDICT to psd_run,
+ * whatever comes is answered by the same END.
+ */
+#ifndef PSD_MASTER_MASTER_H
+#define PSD_MASTER_MASTER_H
+
+#include <stdbool.h>
+
+#include "wire/wire.h"
+
+#define MASTER_EXIT_DIFFER      65 /* verdict: the workers' models differ */
+#define MASTER_EXIT_UNAVAILABLE 69 /* verdict: somebody is missing */
+#define MASTER_EXIT_PROTOCOL    76 /* verdict: a member broke the protocol */
+
+struct master;
+
+struct master_events {
+    void *user;
+    /* One frame for the member that header->rank (with FRAME_FLAG_SERVER)
+     * names; FRAME_VERDICT and FRAME_VIEW are for psd_run. Borrows both. */
+    void (*send)(void *user, const struct frame_header *header,
+                 const void *payload);
+};
+
+/* `threads` is the shards of each server. Copies `events`. */
+psd_status master_create(uint32_t workers, uint32_t servers, uint32_t threads,
+                         const struct master_events *events,
+                         struct master **master_p);
+void master_destroy(struct master *master); /* NULL allowed */
+
+/* One frame of the member that header->rank names, or of psd_run (LOST,
+ * STOP). A member's bad bytes end the job; PSD_EPROTO is for a frame that no
+ * member can have sent. */
+psd_status master_deliver(struct master *master,
+                          const struct frame_header *header,
+                          const void *payload);
+
+/* A member is gone; `sentence` names it and how. */
+void master_lost(struct master *master, bool is_server, uint32_t rank,
+                 const char *sentence);
+
+#endif
