@@ -1,0 +1,132 @@
+/*
+ * pump.c: the sending half of the worker's path: schedule, encode, transport.
+ * `raw` is the one codec so far and encodes to the span of the gradient
+ * itself; another codec goes where the payload is chosen.
+ */
+#include "base/log.h"
+#include "reduce/reduce.h"
+#include "worker/worker.h"
+
+static void push_header(const struct worker *worker, uint32_t index,
+                        struct frame_header *header)
+{
+    const struct model_block *block = &worker->model->blocks[index];
+    const struct model_tensor *tensor =
+        &worker->model->tensors[block->tensor];
+    const struct flight *flight = &worker->flights[block->tensor];
+
+    *header = (struct frame_header){
+        .type = FRAME_PUSH,
+        .epoch = worker->epoch,
+        .block = index,
+        .incarnation = worker->incarnation,
+        .step = flight->step,
+        .weight = flight->weight,
+        .rank = (uint16_t)worker->rank,
+        .ranks = 1,
+        .op = flight->op,
+        .length = tensor->kind == PSD_KIND_GATHER ? flight->length
+                                                  : block->size,
+    };
+    if (flight->data == NULL) {
+        header->flags |= FRAME_FLAG_ABSENT;
+    }
+    if (flight->staged != NULL || flight->data == flight->out) {
+        header->flags |= FRAME_FLAG_INPLACE;
+    }
+}
+
+/* What a push carries: the span that the shard reads and, where the link maps
+ * memory, writes the answer to. */
+static const char *push_payload(const struct worker *worker,
+                                struct psd_link *link,
+                                struct frame_header *header)
+{
+    const struct model_block *block = &worker->model->blocks[header->block];
+    const struct flight *flight = &worker->flights[block->tensor];
+    const char *at = flight->staged != NULL ? flight->staged : flight->data;
+
+    if (!link->mapped && flight->data == NULL) {
+        header->length = 0;
+        return NULL;
+    }
+    if (at == NULL) {
+        header->length = 0; /* absent: the answer comes as a span */
+        header->flags &= (uint16_t)~FRAME_FLAG_INPLACE;
+        return NULL;
+    }
+    if (!link->mapped) {
+        header->flags &= (uint16_t)~FRAME_FLAG_INPLACE;
+        header->size = header->length;
+        return flight->data + block->offset;
+    }
+    if (worker->model->tensors[block->tensor].kind == PSD_KIND_GATHER) {
+        /* The answer's room comes first, see reduce.h. */
+        return at + reduce_gather_size(worker->ranks, block->size);
+    }
+    return at + block->offset;
+}
+
+/* Send what is most urgent until the link pushes back. */
+static void pump_shard(struct worker *worker, struct worker_shard *shard)
+{
+    uint32_t index;
+
+    while ((index = sched_peek(&shard->sched)) != UINT32_MAX) { /* schedule */
+        struct frame_header header;
+        const char *payload;
+        psd_status status;
+
+        push_header(worker, index, &header);
+        payload = push_payload(worker, shard->link, &header); /* encode    */
+        status = link_send(shard->link, &header, payload);    /* transport */
+        if (status != PSD_OK) {
+            break; /* no credit: `ready` comes; or down: `down` comes */
+        }
+        worker->state[index] = WORKER_SENT;
+        sched_pop(&shard->sched);
+    }
+    if (worker->joining && !shard->join_sent && shard->sched.count == 0) {
+        struct frame_header header = {
+            .type = FRAME_JOIN,
+            .epoch = worker->epoch,
+            .incarnation = worker->incarnation,
+            .step = worker->generation,
+            .rank = (uint16_t)worker->rank,
+        };
+
+        shard->join_sent = link_send(shard->link, &header, NULL) == PSD_OK;
+    }
+    link_flush(shard->link);
+}
+
+void worker_pump(struct worker *worker)
+{
+    /* Start behind the own rank, so that receivers are not swamped. */
+    for (uint32_t i = 0; i < worker->shard_count; i++) {
+        struct worker_shard *shard =
+            &worker->shards[(worker->rank + 1 + i) % worker->shard_count];
+
+        if (shard->up &&
+            (shard->sched.count > 0 ||
+             (worker->joining && !shard->join_sent))) {
+            pump_shard(worker, shard);
+        }
+    }
+}
+
+void worker_post(struct worker *worker, uint32_t index)
+{
+    const struct model_tensor *tensor = &worker->model->tensors[index];
+    struct flight *flight = &worker->flights[index];
+
+    flight->blocks_left = tensor->block_count;
+    for (uint32_t i = 0; i < tensor->block_count; i++) {
+        uint32_t block = tensor->block_first + i;
+
+        PSD_ASSERT(worker->state[block] == WORKER_IDLE);
+        worker->state[block] = WORKER_QUEUED;
+        sched_put(&worker->shards[worker->model->blocks[block].shard].sched,
+                  block, tensor->priority);
+    }
+}

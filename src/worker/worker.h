@@ -1,0 +1,96 @@
+/*
+ * worker.h: the worker's half of the path, over links: schedule, encode,
+ * send; place the answer, finish. A state machine without I/O of its own and
+ * without threads: the session drives it, and so does the simulator.
+ *
+ * A block is idle -> queued (in its shard's sched) -> sent -> idle when its
+ * answer is in. A lost link puts what was sent back into the queue; the shard
+ * counts it once.
+ *
+ * Everything runs under the owner's lock.
+ */
+#ifndef PSD_WORKER_WORKER_H
+#define PSD_WORKER_WORKER_H
+
+#include "model/model.h"
+#include "model/sched.h"
+#include "transport/transport.h"
+
+/* One exchange of one tensor. */
+struct flight {
+    uint64_t step;        /* of the push in flight, or of the next one */
+    const char *data;     /* NULL: absent */
+    char *out;            /* where the answer goes */
+    char *staged;         /* memory that the path reads and writes instead of
+                           * data and out; NULL: none */
+    uint64_t *counts;     /* GATHER: the caller's */
+    double weight;
+    uint32_t length;      /* GATHER: bytes contributed */
+    uint32_t blocks_left;
+    uint32_t contributors;
+    uint16_t flags;       /* FRAME_FLAG_NOBODY ... of the answer */
+    uint8_t op;
+    bool in_flight;
+};
+
+enum worker_block_state {
+    WORKER_IDLE,
+    WORKER_QUEUED,
+    WORKER_SENT,
+};
+
+struct worker_shard {
+    struct psd_link *link; /* NULL: not there */
+    bool up;
+    bool joined;           /* FRAME_JOINED has come */
+    bool join_sent;
+    struct sched sched;
+};
+
+struct worker {
+    const struct model *model;
+    uint32_t rank;
+    uint32_t ranks;
+    uint32_t incarnation;
+    uint32_t epoch;
+    uint32_t shard_count;
+    struct worker_shard *shards;
+    struct flight *flights; /* by tensor; the owner's array */
+    uint8_t *state;         /* by block */
+    uint32_t state_count;
+    uint32_t generation;    /* of join */
+    bool joining;
+    void *user;
+    /* All blocks of a tensor are answered. */
+    void (*done)(void *user, uint32_t tensor);
+    /* A link went down; open another and call worker_link. */
+    void (*lost)(void *user, uint32_t shard, psd_status why);
+};
+
+psd_status worker_init(struct worker *worker, const struct model *model,
+                       uint32_t rank, uint32_t ranks, uint32_t shard_count);
+void worker_fini(struct worker *worker); /* closes the links */
+
+/* After model_add: room for its new blocks. `flights` is the owner's array,
+ * of model->tensor_count. */
+psd_status worker_add(struct worker *worker, struct flight *flights);
+
+/* What links to shards are opened with; `user` is the worker. */
+extern const struct link_events worker_link_events;
+/* This link leads to `shard`; `up` tells when it carries frames. */
+void worker_link(struct worker *worker, uint32_t shard,
+                 struct psd_link *link);
+/* For links that are up from the start (shm). */
+void worker_link_up(struct worker *worker, struct psd_link *link);
+
+/* The flight of `tensor` is filled in: send its blocks. */
+void worker_post(struct worker *worker, uint32_t tensor);
+/* Send what can be sent. */
+void worker_pump(struct worker *worker);
+
+/* Out of data. worker_joined is true when every rank is, at every shard; the
+ * flights' steps are then those of the others. */
+void worker_join(struct worker *worker);
+bool worker_joined(struct worker *worker);
+
+#endif
