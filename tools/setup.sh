@@ -1,0 +1,146 @@
+#!/bin/sh
+# Install what is missing, by name, with apt; silent when all is there.
+#
+#     tools/setup.sh build            what `make` needs
+#     tools/setup.sh test             what `make test` needs besides
+#     tools/setup.sh bench            what `make bench` needs besides
+#     tools/setup.sh bench --python   ... and print the Python that has torch
+#
+# Without root, without sudo or without apt it says what to install and ends
+# with 1. Debian 12 and Ubuntu 24.04 have every package under these names.
+set -eu
+cd "$(dirname "$0")/.."
+
+# Each row: package, then how to see that its content is there already,
+# whoever put it there: cmd = a command, pc = a pkg-config module, file.
+rows() {
+    case $1 in
+    build)
+        echo "gcc cmd gcc"
+        echo "libc6-dev file /usr/include/stdio.h"
+        echo "meson cmd meson"
+        echo "ninja-build cmd ninja"
+        echo "pkg-config cmd pkg-config"
+        echo "python3 cmd python3"
+        echo "libssl-dev pc libcrypto"
+        echo "libjansson-dev pc jansson"
+        echo "libopenblas-dev pc openblas"
+        ;;
+    test)
+        echo "g++ cmd g++"
+        echo "clang cmd clang"
+        echo "libcmocka-dev pc cmocka"
+        ;;
+    runtime) # clang's sanitizers and libFuzzer, by the version of clang
+        major=$(clang -dumpversion | cut -d. -f1)
+        folder=$(clang -print-resource-dir)
+        if ! find "$folder/" -name 'libclang_rt.tsan*.a' 2>/dev/null |
+            grep -q .; then
+            echo "libclang-rt-$major-dev missing"
+        fi
+        ;;
+    bench)
+        echo "openmpi-bin cmd mpirun"
+        echo "libopenmpi-dev cmd mpicc"
+        echo "python3-venv venv"
+        ;;
+    esac
+}
+
+missing() {
+    rows "$1" | while read -r package kind what; do
+        case $kind in
+        cmd) command -v "$what" >/dev/null 2>&1 ;;
+        pc) pkg-config --exists "$what" 2>/dev/null ;;
+        file) test -e "$what" ;;
+        venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+        *) false ;;
+        esac || echo "$package"
+    done
+}
+
+give_up() {
+    echo "setup: missing: $*" >&2
+    echo "setup: install with: apt-get install $*" >&2
+    exit 1
+}
+
+# Become root by the gentlest way there is; empty when we are.
+find_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        echo ""
+    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        echo "sudo -n"
+    elif command -v sudo >/dev/null 2>&1 && [ -t 0 ] && [ -t 2 ]; then
+        echo "sudo"
+    else
+        return 1
+    fi
+}
+
+install_group() {
+    list=$(missing "$1" | tr '\n' ' ')
+    list=${list% }
+    if [ -z "$list" ]; then
+        return 0
+    fi
+    # The words of $list and $root are meant to be split.
+    # shellcheck disable=SC2086
+    if ! command -v apt-get >/dev/null 2>&1 || ! root=$(find_root); then
+        give_up $list
+    fi
+    echo "setup: installing $list" >&2
+    if [ -z "${updated:-}" ]; then
+        # shellcheck disable=SC2086
+        $root env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 ||
+            echo "setup: apt-get update failed; trying all the same" >&2
+        updated=yes
+    fi
+    # shellcheck disable=SC2086
+    $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y \
+        --no-install-recommends install $list >&2 </dev/null || give_up $list
+    list=$(missing "$1" | tr '\n' ' ')
+    if [ -n "$list" ]; then
+        # shellcheck disable=SC2086
+        give_up $list
+    fi
+}
+
+# A virtual environment, outside the tree, named after what is in it.
+torch_python() {
+    name=$(sha256sum bench/requirements.txt | cut -c1-12)
+    folder=${XDG_CACHE_HOME:-$HOME/.cache}/poseidon/$name
+    if [ ! -e "$folder/complete" ]; then
+        echo "setup: installing torch into $folder" >&2
+        python3 -m venv "$folder" >&2
+        "$folder/bin/python" -m pip install -q --disable-pip-version-check \
+            -r bench/requirements.txt >&2 || {
+            echo "setup: pip could not install bench/requirements.txt" >&2
+            exit 1
+        }
+        touch "$folder/complete"
+    fi
+    if [ "${1:-}" = --python ]; then
+        echo "$folder/bin/python"
+    fi
+}
+
+case ${1:-} in
+build)
+    install_group build
+    ;;
+test)
+    install_group build
+    install_group test
+    install_group runtime
+    ;;
+bench)
+    install_group build
+    install_group bench
+    torch_python "${2:-}"
+    ;;
+*)
+    echo "usage: tools/setup.sh build|test|bench [--python]" >&2
+    exit 2
+    ;;
+esac
