@@ -126,7 +126,8 @@ struct psd_spec {
     psd_dtype dtype;
     psd_kind kind;
     uint64_t count;     /* elements; for GATHER the most one worker sends */
-    int32_t priority;   /* higher overtakes; front layers deserve it */
+    int32_t priority;   /* on links a higher one overtakes; front layers
+                         * deserve it. In shared memory nothing queues. */
     const char *optim;  /* STORE: "add", "sgd", "momentum" */
     double rate;        /* STORE: learning rate of sgd and momentum */
     double momentum;    /* STORE: momentum's decay */
@@ -148,7 +149,8 @@ struct psd_result {
     uint64_t step;         /* of this tensor, from 0 */
     uint32_t contributors; /* workers that pushed data with weight > 0 */
     uint32_t nobody;       /* 1: every push was absent; out is untouched */
-    uint32_t no_weight;    /* 1: data came, all of weight 0; out is zeros */
+    uint32_t no_weight;    /* 1: data came, all of weight 0; out is zeros
+                            * (STORE: the value as it was) */
 };
 
 /* ---- session ---------------------------------------------------------- */
@@ -188,7 +190,8 @@ PSD_API psd_status psd_register(struct psd_session *session,
 
 /* Push one contribution and return at once; the answer is there when the
  * ticket is. One push in flight per tensor, so it never refuses for lack of
- * room; a second is PSD_EINVAL. Any thread. */
+ * room; a second, before the first was waited for, is PSD_EINVAL. Any
+ * thread. */
 PSD_API psd_status psd_push(struct psd_session *session, psd_tensor tensor,
                             const struct psd_push_args *args,
                             psd_ticket *ticket_p);
@@ -256,7 +259,7 @@ PSD_API psd_status psd_audit(struct psd_session *session, psd_tensor tensor,
                              const void *data, size_t size);
 
 /* Tell the launcher how training goes: once a step. A loss of NaN means
- * unknown. Costs a few stores. Any thread. */
+ * unknown. Does no I/O. Any thread. */
 PSD_API psd_status psd_metrics(struct psd_session *session, uint64_t step,
                                double loss, uint64_t samples);
 
@@ -282,7 +285,7 @@ typedef void (*psd_log_sink)(void *user, psd_log_level level,
  * The sink may be called from any thread and must not call the library. */
 PSD_API void psd_log_set(psd_log_sink sink, void *user, psd_log_level level);
 
-/* "0.1.0", and the protocol it speaks. */
+/* "0.1.0"; members of a job must agree on it. */
 PSD_API const char *psd_version(void);
 
 #ifdef __cplusplus

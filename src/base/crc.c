@@ -16,6 +16,22 @@ static uint32_t byte_table[8][256];
 static uint32_t shift_table[4][256]; /* over CRC_STREAM bytes of zeros */
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
+/* Appending zeros is linear: what becomes of each single bit tells all. */
+static void shifts_make(void)
+{
+    for (int bit = 0; bit < 32; bit++) {
+        uint32_t crc = UINT32_C(1) << bit;
+        uint32_t *table = shift_table[bit / 8];
+
+        for (int n = 0; n < CRC_STREAM; n++) {
+            crc = (crc >> 8) ^ byte_table[0][crc & 0xff];
+        }
+        for (uint32_t i = 0; i < 256; i++) {
+            table[i] ^= (i >> (bit % 8) & 1) != 0 ? crc : 0;
+        }
+    }
+}
+
 static void tables_make(void)
 {
     for (uint32_t i = 0; i < 256; i++) {
@@ -33,16 +49,7 @@ static void tables_make(void)
             byte_table[k][i] = (below >> 8) ^ byte_table[0][below & 0xff];
         }
     }
-    for (int k = 0; k < 4; k++) {
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t crc = i << (8 * k);
-
-            for (int n = 0; n < CRC_STREAM; n++) {
-                crc = (crc >> 8) ^ byte_table[0][crc & 0xff];
-            }
-            shift_table[k][i] = crc;
-        }
-    }
+    shifts_make();
 }
 
 static uint32_t portable_run(uint32_t crc, const uint8_t *data, size_t size)

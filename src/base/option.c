@@ -24,7 +24,7 @@ psd_status option_size(const char *text, uint64_t *size_p)
 
     errno = 0;
     value = strtoull(text, &end, 10);
-    if (end == text || errno != 0 || text[0] == '-') {
+    if (!isdigit((unsigned char)text[0]) || errno != 0) {
         return PSD_EINVAL;
     }
     switch (toupper((unsigned char)*end)) {
@@ -162,7 +162,7 @@ static void explain(const struct option_row *row, const char *shown,
         snprintf(error, error_size, "%s is '%s', it must be one of %s", shown,
                  text, row->choices);
     } else if (row->low != 0 || row->high != 0) {
-        snprintf(error, error_size, "%s is '%s', it must be in %.0f..%.0f",
+        snprintf(error, error_size, "%s is '%s', it must be in %.15g..%.15g",
                  shown, text, row->low, row->high);
     } else {
         snprintf(error, error_size, "%s is '%s', it must be %s", shown, text,
@@ -204,10 +204,9 @@ psd_status option_environment(const struct option_row *rows, void *settings,
 }
 
 /* Edits between two words: enough to say "did you mean". */
-static size_t distance(const char *a, const char *b)
+static size_t distance(const char *a, size_t a_size, const char *b)
 {
     size_t row[OPTION_NAME_MAX];
-    size_t a_size = strlen(a);
     size_t b_size = strlen(b);
 
     if (a_size >= OPTION_NAME_MAX || b_size >= OPTION_NAME_MAX) {
@@ -245,7 +244,7 @@ static void unknown(const struct option_row *rows, const char *word,
 
     for (const struct option_row *row = rows;
          row->name != NULL && strncmp(word, "--", 2) == 0; row++) {
-        size_t edits = distance(word + 2, row->name);
+        size_t edits = distance(word + 2, strcspn(word + 2, "="), row->name);
 
         if (edits < best) {
             best = edits;
@@ -318,7 +317,7 @@ psd_status option_parse(const struct option_row *rows, void *settings,
             return PSD_EINVAL;
         }
         if (row->kind == OPTION_FLAG) {
-            if (value != NULL && word[1] == '-') {
+            if (value != NULL) {
                 snprintf(error, error_size, "--%s takes no value", row->name);
                 return PSD_EINVAL;
             }

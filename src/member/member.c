@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "member/settings.h"
 
 #define FDS_PER_MESSAGE 253 /* the kernel's SCM_MAX_FD */
 
@@ -231,6 +232,9 @@ static psd_status read_welcome(struct member *member, char *error,
                  frame_type_name(header.type));
         status = PSD_EPROTO;
     }
+    if (payload != NULL) {
+        explicit_bzero(payload, header.size); /* the secret was in it */
+    }
     mem_free(payload);
     return status;
 }
@@ -283,15 +287,14 @@ psd_status member_listen(const struct member *member, struct psd_loop *loop,
                          char url[MESSAGE_URL_MAX])
 {
     const struct message_welcome *welcome = &member->welcome;
-    unsigned first = 0;
-    unsigned last = 0;
+    uint16_t first;
+    uint16_t last;
     psd_status status = PSD_ESYSTEM;
 
-    if (sscanf(welcome->ports, "%u-%u", &first, &last) < 2) {
-        last = first;
+    if (!settings_ports(welcome->ports, &first, &last)) {
+        return PSD_EPROTO;
     }
-    for (unsigned port = first; port <= last && port <= UINT16_MAX &&
-                                status == PSD_ESYSTEM;
+    for (unsigned port = first; port <= last && status == PSD_ESYSTEM;
          port++) {
         uint16_t taken = 0;
 

@@ -66,10 +66,14 @@ void board_publish(struct board *board, uint32_t block, uint64_t step,
 {
     struct board_entry *entry = &board_cell(board, block)->entry[board->rank];
 
-    entry->flags = say->flags;
+    atomic_store_explicit(
+        &entry->flags,
+        (uint16_t)(say->flags | (at == NULL ? BOARD_KEPT : 0)),
+        memory_order_relaxed);
     entry->op = say->op;
     entry->offset =
-        (uint64_t)((const char *)at - board->arena[board->rank]);
+        at == NULL ? 0
+                   : (uint64_t)((const char *)at - board->arena[board->rank]);
     entry->weight = say->weight;
     entry->length = say->length;
     atomic_store_explicit(&entry->turn, (uint32_t)step + 1,
@@ -97,7 +101,23 @@ static bool complete(const struct board *board, const struct board_cell *cell,
     return true;
 }
 
-/* Bytes that came from another process: where would they lead? */
+/* Can only another rank sum it? Not one that has joined: what its entry says
+ * is of an older turn. */
+static bool kept_by_another(const struct board *board,
+                            const struct board_cell *cell, uint32_t index,
+                            uint32_t turn)
+{
+    uint32_t owner = board->model->blocks[index].shard;
+    const struct board_entry *entry = &cell->entry[owner];
+
+    return owner != board->rank &&
+           atomic_load_explicit(&entry->turn, memory_order_relaxed) == turn &&
+           (atomic_load_explicit(&entry->flags, memory_order_relaxed) &
+            BOARD_KEPT) != 0;
+}
+
+/* Bytes that came from another process: where would they lead, and would the
+ * op write what fits there? */
 static bool entry_fits(const struct board *board,
                        const struct board_entry *entry,
                        const struct model_tensor *tensor, uint32_t size)
@@ -109,12 +129,14 @@ static bool entry_fits(const struct board *board,
     }
     return needed <= board->arena_size &&
            entry->offset <= board->arena_size - needed &&
-           entry->length <= size;
+           entry->length <= size &&
+           ((entry->flags & FRAME_FLAG_ABSENT) != 0 ||
+            reduce_op_fits(tensor, entry->op));
 }
 
 /* Fill the round from the cell. */
 static void gather_round(struct board *board, const struct board_cell *cell,
-                         uint32_t turn)
+                         uint32_t turn, const struct board_kept *kept)
 {
     struct reduce_round *round = &board->round;
     bool gather = round->tensor->kind == PSD_KIND_GATHER;
@@ -123,6 +145,7 @@ static void gather_round(struct board *board, const struct board_cell *cell,
     for (uint32_t r = 0; r < board->ranks; r++) {
         const struct board_entry *entry = &cell->entry[r];
         struct reduce_rank *rank = &round->rank[r];
+        bool mine;
         char *at;
 
         *rank = (struct reduce_rank){ .data = NULL };
@@ -135,13 +158,17 @@ static void gather_round(struct board *board, const struct board_cell *cell,
             continue;
         }
         at = board->arena[r] + entry->offset;
-        round->output[round->outputs++] = at;
+        mine = r == board->rank && (entry->flags & BOARD_KEPT) != 0;
+        round->output[round->outputs++] = mine ? kept->out : at;
         if ((entry->flags & FRAME_FLAG_ABSENT) != 0) {
             continue;
         }
         rank->data = gather ? at + reduce_gather_size(board->ranks,
                                                       round->size)
                             : at;
+        if (mine) {
+            rank->data = kept->data;
+        }
         rank->weight = entry->weight;
         rank->length = entry->length;
         rank->op = entry->op;
@@ -149,7 +176,8 @@ static void gather_round(struct board *board, const struct board_cell *cell,
 }
 
 static void run_cell(struct board *board, struct board_cell *cell,
-                     uint32_t index, uint64_t step)
+                     uint32_t index, uint64_t step,
+                     const struct board_kept *kept)
 {
     const struct model_block *block = &board->model->blocks[index];
     struct reduce_round *round = &board->round;
@@ -162,7 +190,7 @@ static void run_cell(struct board *board, struct board_cell *cell,
         round->value =
             (void *)(board->arena[block->shard] + cell->value - 1);
     }
-    gather_round(board, cell, (uint32_t)step + 1);
+    gather_round(board, cell, (uint32_t)step + 1, kept);
     reduce_run(round);
     cell->flags = round->flags;
     cell->contributors = round->contributors;
@@ -185,12 +213,14 @@ static void wake(const struct board *board, uint32_t index)
     }
 }
 
-enum board_state board_try(struct board *board, uint32_t index, uint64_t step)
+enum board_state board_try(struct board *board, uint32_t index, uint64_t step,
+                           board_kept_call *kept, void *user)
 {
     struct board_cell *cell = board_cell(board, index);
     uint32_t turn = (uint32_t)step;
+    struct board_kept mine = { NULL, NULL };
 
-    if (atomic_load_explicit(&cell->done, memory_order_acquire) == turn + 1) {
+    if (board_done(board, index, step)) {
         return BOARD_DONE;
     }
     if (atomic_load_explicit(&cell->claimed, memory_order_relaxed) != turn) {
@@ -199,14 +229,34 @@ enum board_state board_try(struct board *board, uint32_t index, uint64_t step)
     if (!complete(board, cell, turn + 1)) {
         return BOARD_WAITING;
     }
+    if (kept_by_another(board, cell, index, turn + 1)) {
+        return BOARD_BUSY;
+    }
     if (!atomic_compare_exchange_strong(&cell->claimed, &turn, turn + 1)) {
         return BOARD_BUSY;
     }
-    run_cell(board, cell, index, step);
+    if ((cell->entry[board->rank].flags & BOARD_KEPT) != 0) {
+        mine = kept(user, index);
+    }
+    run_cell(board, cell, index, step, &mine);
     atomic_store_explicit(&cell->done, (uint32_t)step + 1,
                           memory_order_release);
     wake(board, index);
     return BOARD_DONE;
+}
+
+void board_call_owner(struct board *board, uint32_t index, uint64_t step)
+{
+    struct shm_bell *bell =
+        shm_bell(board->shm, board->model->blocks[index].shard);
+    const struct board_cell *cell = board_cell(board, index);
+
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) != 0 &&
+        complete(board, cell, (uint32_t)step + 1) &&
+        kept_by_another(board, cell, index, (uint32_t)step + 1)) {
+        shm_bell_ring(bell);
+    }
 }
 
 void board_join(struct board *board)

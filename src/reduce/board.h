@@ -5,7 +5,8 @@
  * claims it by compare-and-swap, sums straight out of all arenas in rank
  * order and writes the answer into all of them. So any rank does the work of
  * one that is late or asleep, each element has one writer, and nothing is
- * copied.
+ * copied. Private memory is copied into the arena first; the owner of a block
+ * may keep its own part where it is, and then sums that block itself.
  *
  * A step of a block: publish (each rank) -> claim (one) -> reduce_run ->
  * done. A rank publishes step n + 1 only after it has seen step n done, so a
@@ -22,10 +23,15 @@
 #include "reduce/reduce.h"
 #include "transport/shm.h"
 
+/* Flag of an entry, beside FRAME_FLAG_ABSENT: the contribution is in private
+ * memory of the block's owner, who alone can sum it. */
+#define BOARD_KEPT 0x8000u
+
 /* What a rank says about one block. */
 struct board_entry {
     _Atomic uint32_t turn; /* step + 1 of what follows */
-    uint16_t flags;        /* FRAME_FLAG_ABSENT */
+    _Atomic uint16_t flags; /* FRAME_FLAG_ABSENT; atomic because it is looked
+                             * at before the cell is claimed */
     uint8_t op;
     uint8_t pad;
     uint64_t offset;       /* in its arena: contribution and answer. GATHER:
@@ -86,14 +92,34 @@ static inline struct board_cell *board_cell(const struct board *board,
     return (void *)(board->cells + (size_t)block * board->cell_size);
 }
 
-/* Publish this rank's part of `step` of a block; `at` lies in its arena. */
+static inline bool board_done(const struct board *board, uint32_t block,
+                              uint64_t step)
+{
+    return atomic_load_explicit(&board_cell(board, block)->done,
+                                memory_order_acquire) == (uint32_t)step + 1;
+}
+
+/* Publish this rank's part of `step` of a block; `at` lies in its arena. NULL:
+ * it is kept (BOARD_KEPT; this rank is the block's owner). */
 void board_publish(struct board *board, uint32_t block, uint64_t step,
                    const struct frame_header *say, const void *at);
 
+/* This rank's memory for a block that it keeps. */
+struct board_kept {
+    const void *data;
+    void *out;
+};
+
+typedef struct board_kept board_kept_call(void *user, uint32_t block);
+
 /* Bring `step` of a block forward if it can be: sum it when it is complete
- * and nobody else does. */
-enum board_state board_try(struct board *board, uint32_t block,
-                           uint64_t step);
+ * and nobody else does. `kept` is asked when this rank keeps the block. */
+enum board_state board_try(struct board *board, uint32_t block, uint64_t step,
+                           board_kept_call *kept, void *user);
+
+/* This rank has published: wake the owner of the block if the block now waits
+ * for it alone. */
+void board_call_owner(struct board *board, uint32_t block, uint64_t step);
 
 /* Out of data, from now on. True when every rank is: a new generation. */
 void board_join(struct board *board);

@@ -216,6 +216,9 @@ void reduce_run(struct reduce_round *round)
         for (uint32_t i = 0; i < round->outputs; i++) {
             memset(round->output[i], 0, round->size);
         }
+    } else if (op == WIRE_OP_COPY && inputs.count > 1) {
+        round->flags |= FRAME_FLAG_DISAGREE; /* two roots */
+        round->length = 0;
     } else if (round->value != NULL) {
         run_store(round, op, &inputs);
     } else if (op == WIRE_OP_COPY) {

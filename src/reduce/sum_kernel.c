@@ -187,8 +187,7 @@ union chunk {
     int64_t i64[CHUNK];
 };
 
-/* Half types leave the chunk narrowed in place: element i is written after it
- * and all before it were read. */
+/* Half types leave the chunk narrowed. */
 static void narrow(union chunk *chunk, size_t count,
                    uint16_t (*store)(float value))
 {

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "member/member.h"
 #include "server/shard.h"
-#include "session/settings.h"
+#include "member/settings.h"
 #include "transport/shm.h"
 
 #define SERVER_BLOCK_SIZE (1u << 20) /* as the workers': session.c */

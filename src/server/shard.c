@@ -290,6 +290,7 @@ static psd_status on_push(struct shard *shard, struct psd_link *link,
     uint32_t rank = link->identity.rank;
     struct shard_block *block;
     struct shard_slot *slot;
+    bool thrown;
     psd_status status = check_push(shard, header);
 
     if (status != PSD_OK) {
@@ -302,7 +303,10 @@ static psd_status on_push(struct shard *shard, struct psd_link *link,
                   header->epoch);
         return PSD_OK;
     }
-    if (!shard->policy->accept(&block->tally, rank, header->step)) {
+    /* What came before its time was thrown away, see on_place. */
+    thrown = !link->mapped && payload == NULL && header->length > 0;
+    if (thrown ||
+        !shard->policy->accept(&block->tally, rank, header->step)) {
         if (header->step + 1 == block->tally.step) {
             answer_queue(shard, rank, header->block); /* it was lost */
             pump_rank(shard, rank);
@@ -403,6 +407,7 @@ static void on_ready(void *user, struct psd_link *link)
 
 static void rank_unlink(struct shard_rank *rank, uint32_t block_count)
 {
+    rank->past_bytes += rank->link->sent_bytes + rank->link->received_bytes;
     link_close(rank->link);
     rank->link = NULL;
     rank->sched.count = 0;
@@ -470,6 +475,21 @@ bool shard_busy(const struct shard *shard)
         }
     }
     return false;
+}
+
+uint64_t shard_bytes(const struct shard *shard)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t r = 0; r < shard->ranks; r++) {
+        const struct psd_link *link = shard->rank[r].link;
+
+        bytes += shard->rank[r].past_bytes;
+        if (link != NULL && !link->mapped) {
+            bytes += link->sent_bytes + link->received_bytes;
+        }
+    }
+    return bytes;
 }
 
 bool shard_complete(const struct shard *shard)

@@ -49,6 +49,7 @@ struct shard_rank {
     uint32_t incarnation;
     struct sched sched;    /* answers to send */
     uint8_t *queued;       /* by local block: it is in the sched */
+    uint64_t past_bytes;   /* over links of it that are gone */
     uint32_t joined;       /* generation + 1 in which it joined last */
     bool joined_sent;
 };
@@ -88,6 +89,8 @@ enum auth_verdict shard_accept(struct shard *shard, struct psd_link *link);
 
 /* Something is still to be sent. */
 bool shard_busy(const struct shard *shard);
+/* Payload that has gone over sockets, both ways. */
+uint64_t shard_bytes(const struct shard *shard);
 /* Every rank has its link here. */
 bool shard_complete(const struct shard *shard);
 

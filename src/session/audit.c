@@ -82,7 +82,8 @@ psd_status psd_audit(struct psd_session *session, psd_tensor tensor,
         return status;
     }
     pthread_mutex_lock(&session->lock);
-    if (tensor.id >= session->model.tensor_count || data == NULL) {
+    if (tensor.id == MODEL_BARRIER ||
+        tensor.id >= session->model.tensor_count || data == NULL) {
         status = session_refuse(session, "psd_audit: no such tensor");
     } else {
         prove(session, tensor.id, 1, session->audits[tensor.id]++, data,

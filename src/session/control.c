@@ -37,8 +37,8 @@ static void on_end(struct psd_session *session, const void *payload,
         snprintf(end.reason, sizeof(end.reason), "the job has ended");
         end.status = PSD_EABORT;
     }
-    session_fail(session,
-                 end.status < 0 ? (psd_status)end.status : PSD_EABORT, "%s",
+    session_over(session,
+                 end.status < 0 ? (psd_status)end.status : PSD_EABORT,
                  end.reason);
 }
 
@@ -76,18 +76,21 @@ static void on_gone(void *user)
     struct psd_session *session = user;
 
     pthread_mutex_lock(&session->lock);
-    session_fail(session, PSD_ELOST,
+    session_over(session, PSD_ELOST,
                  "the agent of this host is gone; the job is over");
     pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->lock);
 }
 
+/* Payload over sockets, both ways: of our links and of the shard we play. */
 static uint64_t wire_bytes(const struct psd_session *session)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = session->worker.past_bytes;
 
-    for (uint32_t i = 0; session->tcp && session->loop != NULL &&
-                         i < session->worker.shard_count;
+    if (session->has_shard) {
+        bytes += shard_bytes(&session->shard);
+    }
+    for (uint32_t i = 0; session->tcp && i < session->worker.shard_count;
          i++) {
         const struct psd_link *link = session->worker.shards[i].link;
 
@@ -137,7 +140,7 @@ static void on_tick(void *user)
 
 /* ---- calls that wait for the master ------------------------------------ */
 
-/* Sleep until `*flag` says so, or the session fails. Under lock. */
+/* Sleep until everybody is there, or the session fails. Under lock. */
 static psd_status await_members(struct psd_session *session)
 {
     while (!session->members_known && atomic_load(&session->failed) == 0) {
@@ -227,33 +230,48 @@ psd_status control_register(struct psd_session *session,
     pthread_mutex_lock(&session->lock);
     pack_fini(&pack);
     links_unlock_io(session);
-    while (status == PSD_OK && session->registered <= batch) {
+    while (status == PSD_OK && session->registered <= batch &&
+           atomic_load(&session->failed) == 0) {
         session->waiting++;
         pthread_cond_wait(&session->changed, &session->lock);
         session->waiting--;
-        status = (psd_status)atomic_load(&session->failed);
     }
-    return status == PSD_OK ? (psd_status)atomic_load(&session->failed)
-                            : status;
+    if (status != PSD_OK) {
+        return session_fail(session, status,
+                            "the batch of tensors could not be registered");
+    }
+    return (psd_status)atomic_load(&session->failed);
 }
 
 /* ---- the public ones --------------------------------------------------- */
 
-void psd_abort(struct psd_session *session, int code, const char *reason)
+void control_abort(struct psd_session *session, int code, const char *reason)
 {
-    struct message_end end = { .status = code < 1 || code > 255 ? 1 : code };
+    struct message_end end = { .status = code };
     struct pack pack;
 
-    snprintf(end.reason, sizeof(end.reason), "%s",
-             reason == NULL ? "no reason given" : reason);
-    if (session->has_member) {
-        pack_init(&pack);
-        message_end_pack(&pack, &end);
-        (void)member_send(&session->member, FRAME_ABORT, 0, &pack);
-        pack_fini(&pack);
+    if (!session->has_member) {
+        return;
     }
+    snprintf(end.reason, sizeof(end.reason), "%s", reason);
+    pack_init(&pack);
+    message_end_pack(&pack, &end);
+    (void)member_send(&session->member, FRAME_ABORT, 0, &pack);
+    pack_fini(&pack);
+}
+
+void psd_abort(struct psd_session *session, int code, const char *reason)
+{
+    char sentence[WIRE_TEXT_MAX];
+
+    if (reason == NULL) {
+        reason = "no reason given";
+    }
+    snprintf(sentence, sizeof(sentence), "this worker aborted: %.4000s",
+             reason);
+    control_abort(session, code < 1 || code > 255 ? 1 : code, reason);
     pthread_mutex_lock(&session->lock);
-    session_fail(session, PSD_EABORT, "this worker aborted: %s", end.reason);
+    session_over(session, PSD_EABORT, sentence);
     pthread_mutex_unlock(&session->lock);
 }
 

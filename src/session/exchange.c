@@ -118,7 +118,7 @@ void session_done(void *user, uint32_t tensor)
     if ((flight->flags & FRAME_FLAG_DISAGREE) != 0) {
         session_fail(session, PSD_EDIFFER,
                      "tensor %s, step %" PRIu64
-                     ": the workers pushed it with different ops",
+                     ": the workers pushed it with different ops or roots",
                      session->model.tensors[tensor].name, flight->step);
     }
     audit_answer(session, tensor);
@@ -131,21 +131,29 @@ void session_done(void *user, uint32_t tensor)
     }
 }
 
-static psd_status check_tensor(struct psd_session *session, uint32_t tensor)
+static psd_status check_flight(struct psd_session *session, uint32_t tensor)
 {
     if (atomic_load(&session->failed) != 0) {
         return (psd_status)atomic_load(&session->failed);
     }
-    if (tensor >= session->model.tensor_count) {
-        return session_refuse(session, "there is no tensor %" PRIu32, tensor);
-    }
-    if (session->flights[tensor].in_flight) {
+    if (session->flights[tensor].in_flight ||
+        session->flights[tensor].ticket > session->waited) {
         return session_refuse(session,
                               "tensor %s is in flight already; wait for it "
                               "before the next push",
                               session->model.tensors[tensor].name);
     }
     return PSD_OK;
+}
+
+/* The handle of a user: 0 is none, that tensor is psd_barrier's. */
+static psd_status check_tensor(struct psd_session *session, uint32_t tensor)
+{
+    if (atomic_load(&session->failed) == 0 &&
+        (tensor == MODEL_BARRIER || tensor >= session->model.tensor_count)) {
+        return session_refuse(session, "there is no tensor %" PRIu32, tensor);
+    }
+    return check_flight(session, tensor);
 }
 
 /* The flight's fields are set; `wake`: the caller goes on computing, so let
@@ -162,6 +170,7 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
     flight->flags = 0;
     flight->contributors = 0;
     flight->in_flight = true;
+    flight->ticket = ++session->tickets;
     session->in_flight++;
     if (ticket_p != NULL) {
         *ticket_p = ticket_make(tensor, flight->step);
@@ -349,23 +358,30 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
 {
     struct session_wait wait = { one_ready, ticket_tensor(ticket),
                                  (uint32_t)ticket.id };
-    const struct flight *flight;
-    psd_status status;
+    struct flight *flight;
+    psd_status status = (psd_status)atomic_load(&session->failed);
 
+    if (status != PSD_OK) {
+        return status;
+    }
     if (wait.tensor >= session->model.tensor_count) {
         return session_refuse(session, "that is no ticket");
+    }
+    flight = &session->flights[wait.tensor];
+    if (flight->ticket <= session->waited ||
+        (uint32_t)(flight->step - !flight->in_flight) !=
+            (uint32_t)wait.step) {
+        return session_refuse(session,
+                              "that ticket of tensor %s was waited for "
+                              "already",
+                              session->model.tensors[wait.tensor].name);
     }
     status = session_await(session, &wait);
     if (status != PSD_OK) {
         return status;
     }
     flight = &session->flights[wait.tensor];
-    if (flight->in_flight ||
-        (uint32_t)flight->step != (uint32_t)wait.step + 1) {
-        return session_refuse(session,
-                              "that ticket of tensor %s is not the last one",
-                              session->model.tensors[wait.tensor].name);
-    }
+    flight->ticket = 0;
     if (result_p != NULL) {
         *result_p = (struct psd_result){
             .step = flight->step - 1,
@@ -394,8 +410,11 @@ static psd_status wait_all(struct psd_session *session)
     struct session_wait wait = { all_ready, UINT32_MAX, 0 };
     psd_status status = session_await(session, &wait);
 
-    return status != PSD_OK ? status
-                            : (psd_status)atomic_load(&session->failed);
+    if (status == PSD_OK) {
+        session->waited = session->tickets;
+        status = (psd_status)atomic_load(&session->failed);
+    }
+    return status;
 }
 
 psd_status psd_wait_all(struct psd_session *session)
@@ -431,6 +450,7 @@ psd_status psd_broadcast(struct psd_session *session, psd_tensor tensor,
                          void *data, uint32_t root)
 {
     psd_ticket ticket;
+    struct psd_result result;
     psd_status status;
 
     pthread_mutex_lock(&session->lock);
@@ -457,7 +477,13 @@ psd_status psd_broadcast(struct psd_session *session, psd_tensor tensor,
         status = launch(session, tensor.id, false, &ticket);
     }
     if (status == PSD_OK) {
-        status = wait_one(session, ticket, NULL);
+        status = wait_one(session, ticket, &result);
+    }
+    if (status == PSD_OK && result.nobody != 0) {
+        status = session_fail(session, PSD_EDIFFER,
+                              "tensor %s: the workers named different roots "
+                              "of a broadcast",
+                              session->model.tensors[tensor.id].name);
     }
     pthread_mutex_unlock(&session->lock);
     return status;
@@ -466,9 +492,26 @@ psd_status psd_broadcast(struct psd_session *session, psd_tensor tensor,
 psd_status psd_barrier(struct psd_session *session)
 {
     int32_t nothing = 0;
+    struct flight *flight;
+    psd_ticket ticket;
+    psd_status status;
 
-    return psd_push_pull(session, (psd_tensor){ MODEL_BARRIER }, &nothing, 1,
-                         PSD_OP_SUM, NULL);
+    pthread_mutex_lock(&session->lock);
+    status = check_flight(session, MODEL_BARRIER);
+    if (status == PSD_OK) {
+        flight = &session->flights[MODEL_BARRIER];
+        flight->data = (char *)&nothing;
+        flight->out = (char *)&nothing;
+        flight->weight = 1;
+        flight->op = PSD_OP_SUM;
+        flight->length = 0;
+        status = launch(session, MODEL_BARRIER, false, &ticket);
+    }
+    if (status == PSD_OK) {
+        status = wait_one(session, ticket, NULL);
+    }
+    pthread_mutex_unlock(&session->lock);
+    return status;
 }
 
 static bool join_ready(struct psd_session *session,

@@ -30,9 +30,12 @@ static psd_status spec_set(struct psd_session *session,
         return session_refuse(session, "tensor %s: there is no optim %s",
                               from->name, from->optim);
     }
+    /* What does not fit a byte is none as well. */
     *to = (struct message_spec){
-        .dtype = (uint8_t)from->dtype,
-        .kind = (uint8_t)from->kind,
+        .dtype = (unsigned)from->dtype > UINT8_MAX ? 0
+                                                   : (uint8_t)from->dtype,
+        .kind = (unsigned)from->kind > UINT8_MAX ? UINT8_MAX
+                                                 : (uint8_t)from->kind,
         .count = from->count,
         .priority = from->priority,
         .rate = from->rate,
@@ -45,7 +48,9 @@ static psd_status spec_set(struct psd_session *session,
         return session_refuse(session, "%s", error);
     }
     if (from->kind == PSD_KIND_GATHER &&
-        reduce_gather_size(session->size, from->count * 8) > WIRE_DATA_MAX) {
+        reduce_gather_size(session->size,
+                           from->count * dtype_size(from->dtype)) >
+            WIRE_DATA_MAX) {
         return session_refuse(session,
                               "tensor %s: what all workers gather must stay "
                               "below 1 GiB",
@@ -54,7 +59,32 @@ static psd_status spec_set(struct psd_session *session,
     return PSD_OK;
 }
 
-/* A name that is known, or comes twice, must mean the same. */
+/* A name that comes twice in a batch must mean the same: the first one is
+ * added alone and the rest compared with it. */
+static psd_status check_twice(struct psd_session *session,
+                              const struct message_table *table)
+{
+    struct model seen;
+    psd_status status = model_init(&seen, 1, WIRE_DATA_MAX);
+
+    for (uint32_t i = 0; i < table->count && status == PSD_OK; i++) {
+        struct message_table one = { 1, &table->specs[i] };
+        uint32_t known = model_find(&seen, one.specs->name);
+
+        if (known == UINT32_MAX) {
+            status = model_add(&seen, &one);
+        } else if (!model_matches(&seen.tensors[known], one.specs)) {
+            status = session_refuse(session,
+                                    "tensor %s is twice in the batch, with "
+                                    "different specs",
+                                    one.specs->name);
+        }
+    }
+    model_fini(&seen);
+    return status;
+}
+
+/* A name that is known must mean the same. */
 static psd_status check_known(struct psd_session *session,
                               const struct message_table *table)
 {
@@ -114,22 +144,22 @@ static psd_status add_table(struct psd_session *session,
     if (status != PSD_OK) {
         return status;
     }
-    status = model_add(&session->model, table);
-    if (status == PSD_OK) {
-        status = check_known(session, table);
+    status = check_twice(session, table);
+    if (status != PSD_OK) {
+        return status;
     }
+    status = model_add(&session->model, table);
     if (status == PSD_OK) {
         status = session_grow(session, before);
     }
-    if (status == PSD_OK && session->way != SESSION_SOLO) {
-        status = control_register(session, table);
-    }
-    if (status == PSD_ENOMEM) {
+    if (status != PSD_OK) {
         return session_fail(session, status,
-                            "no memory for %" PRIu32 " tensors",
-                            session->model.tensor_count);
+                            "there is no room for this batch of %" PRIu32
+                            " tensors: %s",
+                            table->count, psd_status_text(status));
     }
-    return status;
+    return session->way == SESSION_SOLO ? PSD_OK
+                                        : control_register(session, table);
 }
 
 psd_status psd_register(struct psd_session *session,

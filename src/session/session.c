@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -41,22 +42,53 @@ psd_status session_refuse(struct psd_session *session, const char *format, ...)
     return PSD_EINVAL;
 }
 
-/* The first failure stays. Under lock. */
-psd_status session_fail(struct psd_session *session, psd_status status,
-                        const char *format, ...)
+/* The first failure stays. */
+void session_over(struct psd_session *session, psd_status status,
+                  const char *reason)
 {
-    va_list args;
-
     if (atomic_load(&session->failed) != 0) {
-        return (psd_status)atomic_load(&session->failed);
+        return;
     }
-    va_start(args, format);
-    vsnprintf(session->error, sizeof(session->error), format, args);
-    va_end(args);
+    snprintf(session->error, sizeof(session->error), "%s", reason);
     log_error("session: %s", session->error);
     atomic_store(&session->failed, status);
     session_changed(session);
-    return status;
+}
+
+/* What psd_run ends with when a session fails by itself. */
+static int exit_code_of(psd_status status)
+{
+    switch (status) {
+    case PSD_EDIFFER:
+        return EX_DATAERR;
+    case PSD_ELOST:
+    case PSD_ETIME:
+        return EX_UNAVAILABLE;
+    case PSD_ENOMEM:
+    case PSD_ESYSTEM:
+        return EX_OSERR;
+    case PSD_EPROTO:
+    case PSD_EAUTH:
+        return EX_PROTOCOL;
+    default:
+        return EX_SOFTWARE;
+    }
+}
+
+psd_status session_fail(struct psd_session *session, psd_status status,
+                        const char *format, ...)
+{
+    char reason[SESSION_ERROR_MAX];
+    va_list args;
+
+    if (atomic_load(&session->failed) == 0) {
+        va_start(args, format);
+        vsnprintf(reason, sizeof(reason), format, args);
+        va_end(args);
+        session_over(session, status, reason);
+        control_abort(session, exit_code_of(status), reason);
+    }
+    return (psd_status)atomic_load(&session->failed);
 }
 
 const char *psd_error(const struct psd_session *session)
@@ -323,10 +355,12 @@ psd_status psd_open(struct psd_session **session_p)
 
     open_error[0] = '\0';
     if (session_p == NULL) {
+        session_open_error("psd_open needs a place for the session");
         return PSD_EINVAL;
     }
     session = mem_zalloc(sizeof(*session));
     if (session == NULL) {
+        session_open_error(psd_status_text(PSD_ENOMEM));
         return PSD_ENOMEM;
     }
     pthread_mutex_init(&session->lock, NULL);
@@ -355,12 +389,14 @@ void psd_close(struct psd_session *session)
     if (session == NULL) {
         return;
     }
+    if (session->members_known && atomic_load(&session->failed) == 0) {
+        control_flush(session);
+    }
     if (session->way == SESSION_LINKS) {
         links_close(session);
     }
     if (session->has_member) {
-        if (session->members_known && atomic_load(&session->failed) == 0) {
-            control_flush(session);
+        if (session->members_known) {
             (void)member_send(&session->member, FRAME_BYE, 0, NULL);
         }
         member_close(&session->member);

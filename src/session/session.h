@@ -21,7 +21,7 @@
 #include "memory/arena.h"
 #include "server/shard.h"
 #include "member/member.h"
-#include "session/settings.h"
+#include "member/settings.h"
 #include "transport/inproc.h"
 #include "transport/shm.h"
 #include "worker/host.h"
@@ -57,7 +57,9 @@ struct psd_session {
     struct model model;
     struct flight *flights;   /* by tensor */
     uint64_t *audits;         /* by tensor: calls of psd_audit */
-    uint32_t in_flight;       /* tensors */
+    uint32_t in_flight;       /* tensors that are not answered */
+    uint64_t tickets;         /* given so far */
+    uint64_t waited;          /* tickets up to this one are waited for */
 
     struct member member;
     bool has_member;
@@ -105,9 +107,14 @@ struct psd_session {
 };
 
 /* session.c */
+/* This session cannot go on: tells the master, which ends the job. Returns the
+ * first failure. Under lock. */
 psd_status session_fail(struct psd_session *session, psd_status status,
                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The job is over; the master knows. Under lock. */
+void session_over(struct psd_session *session, psd_status status,
+                  const char *reason);
 /* A caller's mistake: sets the sentence, does not end the session. */
 psd_status session_refuse(struct psd_session *session, const char *format,
                           ...) __attribute__((format(printf, 2, 3)));
@@ -127,6 +134,7 @@ psd_status control_enter(struct psd_session *session);
 psd_status control_register(struct psd_session *session,
                             const struct message_table *table);
 void control_flush(struct psd_session *session);
+void control_abort(struct psd_session *session, int code, const char *reason);
 
 /* register.c: room for what the model has gained. */
 psd_status session_grow(struct psd_session *session, uint32_t tensors_before);

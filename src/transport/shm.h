@@ -32,8 +32,7 @@ struct shm_bell {
     _Atomic uint32_t rings;    /* the futex */
     _Atomic uint32_t sleeping; /* 0: awake; else what is waited for, + 1 */
     _Atomic uint32_t joined;   /* board: this rank is out of data */
-    _Atomic uint32_t opened;   /* board: this rank has the region mapped */
-    uint32_t pad[12];
+    uint32_t pad[13];
 };
 
 /* One writer, one reader. `starved`: the sender found the ring full and wants

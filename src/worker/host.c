@@ -60,8 +60,8 @@ static struct flight *flight_of(const struct host *host, uint32_t index)
     return &host->flights[block_of(host, index)->tensor];
 }
 
-/* Write on the board where this block lies. */
-static void publish(struct host *host, uint32_t index)
+/* Write on the board where this block lies; NULL: we keep it. */
+static void publish(struct host *host, uint32_t index, const char *at)
 {
     const struct model_block *block = block_of(host, index);
     const struct flight *flight = flight_of(host, index);
@@ -69,16 +69,10 @@ static void publish(struct host *host, uint32_t index)
         .flags = flight->data == NULL ? FRAME_FLAG_ABSENT : 0,
         .op = flight->op,
         .weight = flight->weight,
-        .length = flight->length != 0 ? flight->length : block->size,
+        .length = flight->op == WIRE_OP_GATHER ? flight->length
+                                               : block->size,
     };
-    const char *at = host->blocks[index].stage;
 
-    if (host->board.model->tensors[block->tensor].kind == PSD_KIND_GATHER) {
-        say.length = flight->length;
-        at = flight->staged;
-    } else if (at == NULL) {
-        at = flight->out + block->offset;
-    }
     board_publish(&host->board, index, flight->step, &say, at);
     host->blocks[index].posted = true;
 }
@@ -154,54 +148,110 @@ static bool in_place(const struct host *host, const struct flight *flight,
            arena_contains(host->arena, flight->out, size);
 }
 
-/* Bring one block forward. */
-enum move { MOVE_NONE, MOVE_POSTED, MOVE_DONE };
-
-static enum move move_block(struct host *host, uint32_t index, bool urgent)
+/* Publish a block of private memory, if it may be now: the owner keeps it and
+ * reads it where it is, the others stage it. */
+static bool post_private(struct host *host, uint32_t index, bool urgent)
 {
+    const struct model_block *block = block_of(host, index);
+
+    if (block->shard == host->board.rank &&
+        host->board.model->tensors[block->tensor].size >= host->keep_min) {
+        publish(host, index, NULL);
+        return true;
+    }
+    if ((host->staged + block->size > HOST_STAGE_AHEAD && host->staged > 0 &&
+         !urgent) ||
+        !stage(host, index)) {
+        return false;
+    }
+    publish(host, index, host->blocks[index].stage);
+    board_call_owner(&host->board, index, flight_of(host, index)->step);
+    return true;
+}
+
+/* Where a block lies that we keep. */
+static struct board_kept kept_memory(void *user, uint32_t index)
+{
+    const struct host *host = user;
+    const struct flight *flight = flight_of(host, index);
+    uint64_t offset = block_of(host, index)->offset;
+
+    return (struct board_kept){
+        .data = flight->data == NULL ? NULL : flight->data + offset,
+        .out = flight->out + offset,
+    };
+}
+
+/* Bring one block forward. In a push we sum what is ours to sum and leave the
+ * rest to its owner, so that the ranks share the work; a wait takes all. */
+enum move { MOVE_NONE, MOVE_POSTED, MOVE_DONE };
+enum when { IN_PUSH, IN_WAIT, IN_WAIT_URGENT };
+
+static enum move move_block(struct host *host, uint32_t index, enum when when)
+{
+    struct host_block *mine = &host->blocks[index];
     enum move move = MOVE_NONE;
 
-    if (!host->blocks[index].posted) {
-        if (host->staged + block_of(host, index)->size > HOST_STAGE_AHEAD &&
-            host->staged > 0 && !urgent) {
+    if (!mine->posted) {
+        if (!post_private(host, index, when == IN_WAIT_URGENT)) {
             return MOVE_NONE;
         }
-        if (!stage(host, index)) {
-            return MOVE_NONE;
-        }
-        publish(host, index);
         move = MOVE_POSTED;
     }
-    if (board_try(&host->board, index, flight_of(host, index)->step) !=
-        BOARD_DONE) {
+    if (when == IN_PUSH &&
+        block_of(host, index)->shard != host->board.rank
+            ? !board_done(&host->board, index, mine->step)
+            : board_try(&host->board, index, mine->step, kept_memory, host) !=
+                  BOARD_DONE) {
         return move;
     }
-    list_remove(&host->blocks[index].node);
+    list_remove(&mine->node);
     finish(host, index);
     return MOVE_DONE;
 }
 
-static unsigned progress(struct host *host, bool urgent, unsigned limit)
+unsigned host_progress(struct host *host, bool urgent)
 {
     struct list *node = host->pending.next;
+    enum when when = urgent ? IN_WAIT_URGENT : IN_WAIT;
     unsigned moved = 0;
 
-    while (node != &host->pending && limit-- > 0) {
+    while (node != &host->pending) {
         struct host_block *mine = list_entry(node, struct host_block, node);
 
         node = node->next;
-        if (move_block(host, (uint32_t)(mine - host->blocks), urgent) !=
+        if (node != &host->pending) {
+            struct host_block *next =
+                list_entry(node, struct host_block, node);
+
+            __builtin_prefetch(board_cell(
+                &host->board, (uint32_t)(next - host->blocks)));
+        }
+        if (move_block(host, (uint32_t)(mine - host->blocks), when) !=
             MOVE_NONE) {
-            urgent = false; /* one step beyond the bound at a time */
+            when = IN_WAIT; /* one step beyond the bound at a time */
             moved++;
         }
     }
     return moved;
 }
 
-unsigned host_progress(struct host *host, bool urgent)
+/* The oldest ones, as long as they are done. */
+static void finish_oldest(struct host *host)
 {
-    return progress(host, urgent, UINT32_MAX);
+    for (unsigned i = 0; i < HOST_LOOK_BACK; i++) {
+        struct list *node = list_first(&host->pending);
+        struct host_block *mine;
+
+        if (node == NULL) {
+            return;
+        }
+        mine = list_entry(node, struct host_block, node);
+        if (move_block(host, (uint32_t)(mine - host->blocks), IN_PUSH) !=
+            MOVE_DONE) {
+            return;
+        }
+    }
 }
 
 void host_post(struct host *host, uint32_t index)
@@ -213,17 +263,21 @@ void host_post(struct host *host, uint32_t index)
                   in_place(host, flight, tensor->size);
 
     mem_path_enter();
-    progress(host, false, HOST_LOOK_BACK);
+    finish_oldest(host);
     flight->blocks_left = tensor->block_count;
     for (uint32_t i = tensor->block_first; i < end; i++) {
         list_append(&host->pending, &host->blocks[i].node);
+        host->blocks[i].step = flight->step;
         if (direct) {
-            publish(host, i);
+            publish(host, i,
+                    flight->staged != NULL
+                        ? flight->staged
+                        : flight->out + block_of(host, i)->offset);
         }
     }
     call_helpers(host, tensor->size);
     for (uint32_t i = tensor->block_first; i < end; i++) {
-        move_block(host, i, false);
+        move_block(host, i, IN_PUSH);
     }
     mem_path_leave();
 }
@@ -238,19 +292,6 @@ uint32_t host_pending(const struct host *host, uint32_t tensor)
         if (mine->posted && (tensor == UINT32_MAX ||
                              block_of(host, index)->tensor == tensor)) {
             return index;
-        }
-    }
-    return UINT32_MAX;
-}
-
-uint32_t host_missing(const struct host *host, uint32_t block)
-{
-    const struct board_cell *cell = board_cell(&host->board, block);
-    uint32_t turn = (uint32_t)flight_of(host, block)->step + 1;
-
-    for (uint32_t r = 0; r < host->board.ranks; r++) {
-        if (atomic_load(&cell->entry[r].turn) != turn) {
-            return r;
         }
     }
     return UINT32_MAX;

@@ -20,12 +20,14 @@
 
 #define HOST_STAGE_AHEAD (1u << 20) /* bytes staged before others catch up */
 #define HOST_HELP_MIN (512u << 10)  /* worth waking a sleeper for */
+#define HOST_KEEP_MIN (4u << 20)    /* keep_min where cores are short */
 
-#define HOST_LOOK_BACK 16           /* older blocks looked at in a push */
+#define HOST_LOOK_BACK 16           /* older blocks finished in a push */
 
 struct host_block {
     struct list node; /* in pending */
     char *stage;      /* the arena's memory for it; NULL: the caller's */
+    uint64_t step;
     bool posted;
 };
 
@@ -37,6 +39,9 @@ struct host {
     uint32_t block_count;
     struct list pending;       /* blocks in flight, in order of push */
     size_t staged;             /* bytes */
+    uint64_t keep_min;         /* private tensors from this size on are kept
+                                * by the owners of their blocks: less to copy,
+                                * but every rank has to run once more */
     unsigned helpers;          /* sleepers worth waking for a large tensor */
     void *user;
     void (*done)(void *user, uint32_t tensor);
@@ -61,8 +66,5 @@ unsigned host_progress(struct host *host, bool urgent);
 /* A block of `tensor` (UINT32_MAX: of any) that is still in flight; sleep
  * until it is done. UINT32_MAX: none. */
 uint32_t host_pending(const struct host *host, uint32_t tensor);
-
-/* The first rank that has not published `block`; UINT32_MAX: all have. */
-uint32_t host_missing(const struct host *host, uint32_t block);
 
 #endif

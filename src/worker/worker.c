@@ -126,6 +126,7 @@ static void on_down(void *user, struct psd_link *link, psd_status why)
     }
     worker->shards[shard].up = false;
     worker->shards[shard].link = NULL;
+    worker->past_bytes += link->sent_bytes + link->received_bytes;
     link_close(link);
     requeue(worker, shard);
     worker->lost(worker->user, shard, why);
@@ -150,6 +151,9 @@ static psd_status check_answer(const struct worker *worker,
 {
     const struct model_block *block;
     const struct model_tensor *tensor;
+    unsigned empty = FRAME_FLAG_NOBODY | FRAME_FLAG_DISAGREE |
+                     FRAME_FLAG_FOLLOW |
+                     (link->mapped ? FRAME_FLAG_INPLACE : 0);
 
     if (header->block >= worker->state_count ||
         worker->shards[worker->model->blocks[header->block].shard].link !=
@@ -161,11 +165,13 @@ static psd_status check_answer(const struct worker *worker,
     }
     block = &worker->model->blocks[header->block];
     tensor = &worker->model->tensors[block->tensor];
-    if (header->length == 0) {
-        return PSD_OK; /* nobody, in place, or follow */
+    if (header->length == 0 && (header->flags & empty) != 0) {
+        return PSD_OK; /* it says why there is nothing in it */
     }
     if (tensor->kind == PSD_KIND_GATHER
-            ? header->length > reduce_gather_size(worker->ranks, block->size)
+            ? header->length == 0 ||
+                  header->length >
+                      reduce_gather_size(worker->ranks, block->size)
             : header->length != block->size) {
         log_error("worker: answer of %" PRIu32 " bytes for %s",
                   header->length, tensor->name);

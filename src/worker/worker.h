@@ -30,7 +30,8 @@ struct flight {
     uint32_t contributors;
     uint16_t flags;       /* FRAME_FLAG_NOBODY ... of the answer */
     uint8_t op;
-    bool in_flight;
+    bool in_flight;       /* not answered yet */
+    uint64_t ticket;      /* the owner's: whose turn to wait it is */
 };
 
 enum worker_block_state {
@@ -60,6 +61,7 @@ struct worker {
     uint32_t state_count;
     uint32_t generation;    /* of join */
     bool joining;
+    uint64_t past_bytes;    /* over links that are gone */
     void *user;
     /* All blocks of a tensor are answered. */
     void (*done)(void *user, uint32_t tensor);

@@ -3,8 +3,8 @@
  * launcher parses the rows from its command line and hands them to every
  * process as PSD_<NAME>; a session reads only those.
  */
-#ifndef PSD_SESSION_SETTINGS_H
-#define PSD_SESSION_SETTINGS_H
+#ifndef PSD_MEMBER_SETTINGS_H
+#define PSD_MEMBER_SETTINGS_H
 
 #include "base/option.h"
 
@@ -14,8 +14,15 @@ struct psd_settings {
     uint64_t block_size;   /* bytes; 0: what suits the transport */
     uint64_t threads;      /* I/O threads of a server */
     bool checksum;         /* crc on data frames too */
+    const char *ports;     /* where shards listen: "0", "7000", "7000-7100" */
 };
 
 extern const struct option_row psd_settings_rows[];
+
+/* What a row alone cannot check. PSD_EINVAL with a sentence. */
+psd_status settings_check(const struct psd_settings *settings, char *error,
+                          size_t error_size);
+/* The first and last port of "7000-7100"; false when it is no range. */
+bool settings_ports(const char *text, uint16_t *first_p, uint16_t *last_p);
 
 #endif
