@@ -5,8 +5,9 @@
  *
  * Arguments: sizes in bytes, seconds per size. Before each run, outside the
  * clock, every rank writes new data and all meet in a barrier; warm-up decides
- * the number of runs; the clock is rank 0's. One JSON object per size and line. The sum is in place, in private
- * memory; the division that would make it a mean is left out, to MPI's favour.
+ * the number of runs; the clock is rank 0's. One JSON object per size and
+ * line. The sum is in place, in private memory; the division that would make
+ * it a mean is left out, to MPI's favour.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

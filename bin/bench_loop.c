@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "poseidon.h"
-#include "session/settings.h"
+#include "member/settings.h"
 
 #define RUNS_MAX 1000000
 #define RUNS_MIN 6
@@ -190,7 +190,8 @@ static psd_status decide_runs(struct bench *bench, uint64_t *runs_p)
         if (status != PSD_OK) {
             return status;
         }
-        wish = share * seconds * 1e9 * (double)runs / (double)(line.total_ns + 1);
+        wish = share * seconds * 1e9 * (double)runs /
+               (double)(line.total_ns + 1);
         wish = wish < RUNS_MIN ? RUNS_MIN : wish;
         wish = wish > RUNS_MAX ? RUNS_MAX : wish;
         control[CONTROL_RUNS] = (int64_t)wish;

@@ -21,6 +21,7 @@ static const struct command commands[] = {
     { "master", "hold a job together (started by psd_run)", master_main },
 };
 
+#define WORD_MAX      31
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
 static void help(FILE *file)
@@ -32,30 +33,46 @@ static void help(FILE *file)
     fprintf(file, "\n`psd COMMAND --help` tells more; psd_run starts a job.\n");
 }
 
-/* Letters in common at the front, less what is left over: enough for a slip
- * of the finger. */
-static const char *nearest(const char *word)
+/* Edits between two words. */
+static size_t distance(const char *a, const char *b)
 {
-    const char *best = NULL;
-    int best_score = 0;
+    size_t row[WORD_MAX + 1];
+    size_t size = strlen(b);
 
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        const char *name = commands[i].name;
-        int score = 0;
+    for (size_t j = 0; j <= size; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 0; a[i] != '\0'; i++) {
+        size_t diagonal = row[0];
 
-        for (const char *at = word; *at != '\0'; at++) {
-            score += strchr(name, *at) != NULL ? 1 : -1;
-        }
-        score -= (int)strlen(name) > (int)strlen(word)
-                     ? (int)(strlen(name) - strlen(word))
-                     : 0;
-        score += name[0] == word[0];
-        if (score > best_score) {
-            best_score = score;
-            best = name;
+        row[0] = i + 1;
+        for (size_t j = 1; j <= size; j++) {
+            size_t best = diagonal + (a[i] != b[j - 1]);
+
+            diagonal = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            row[j] = best;
         }
     }
-    return best_score >= 3 ? best : NULL;
+    return row[size];
+}
+
+/* A slip of the finger or two away. */
+static const char *nearest(const char *word)
+{
+    const char *found = NULL;
+    size_t best = 3;
+
+    for (size_t i = 0; i < COMMAND_COUNT && strlen(word) <= WORD_MAX; i++) {
+        size_t edits = distance(word, commands[i].name);
+
+        if (edits < best) {
+            best = edits;
+            found = commands[i].name;
+        }
+    }
+    return found;
 }
 
 int main(int argc, char **argv)

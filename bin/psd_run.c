@@ -15,7 +15,7 @@
 #include "launch/folder.h"
 #include "launch/plan.h"
 #include "launch/supervise.h"
-#include "session/settings.h"
+#include "member/settings.h"
 
 #define ROWS_MAX 64
 
@@ -78,7 +78,8 @@ static const struct option_row own_rows[] = {
     { .name = "name",
       .kind = OPTION_TEXT,
       .offset = FIELD(name),
-      .help = "of the job: JOB_NAME in its environment" },
+      .help = "of the job: JOB_NAME in its environment; default: that of the "
+              "log folder" },
     { .name = "help",
       .letter = 'h',
       .kind = OPTION_FLAG,
@@ -109,7 +110,9 @@ static void help(const struct option_row *rows)
     printf("usage: psd_run -n WORKERS [OPTION...] COMMAND\n\n"
            "Runs COMMAND once per worker, as one training job. One quoted\n"
            "string is run by sh -c; several words, or words after --, are\n"
-           "executed as they are.\n\noptions:\n");
+           "executed as they are. The workers' input is /dev/null; the output\n"
+           "of worker 0 is shown, everything is in the log folder.\n\n"
+           "options:\n");
     option_help(rows, stdout);
     printf("\nexit codes: the culprit's own, or 128 + its signal; 64 wrong "
            "usage,\n65 the workers' models differ, 69 something is missing, "
@@ -217,6 +220,10 @@ static int start(const struct settings *settings, int argc, char **argv,
         return complain(EXIT_CODE_CANNOT_CREATE, error);
     }
     log = open_log(settings->out);
+    if (request.name == NULL) {
+        request.name =
+            strrchr(logs, '/') == NULL ? logs : strrchr(logs, '/') + 1;
+    }
     if (plan_make(&request, &plan.start, note, sizeof(note)) != PSD_OK) {
         return complain(EXIT_CODE_OS, "cannot prepare the job");
     }
@@ -254,6 +261,9 @@ int main(int argc, char **argv)
     if (settings.version) {
         printf("psd_run %s\n", psd_version());
         return 0;
+    }
+    if (settings_check(&settings.job, error, sizeof(error)) != PSD_OK) {
+        return complain(EXIT_CODE_USAGE, error);
     }
     if (settings.servers * settings.job.threads > WIRE_SHARDS_MAX) {
         snprintf(error, sizeof(error),

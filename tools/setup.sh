@@ -23,7 +23,6 @@ rows() {
         echo "pkg-config cmd pkg-config"
         echo "python3 cmd python3"
         echo "libssl-dev pc libcrypto"
-        echo "libjansson-dev pc jansson"
         echo "libopenblas-dev pc openblas"
         ;;
     test)

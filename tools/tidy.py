@@ -30,10 +30,10 @@ EDGES = {
     "reduce": {"model", "optim", "transport/shm.h"},
     "member": {"wire", "transport"},
     "worker": PATH,
-    "server": PATH | {"member", "session/settings.h"},
+    "server": PATH | {"member"},
     "session": PATH | {"member", "worker", "server"},
     "master": {"wire", "model", "launch/launch_message.h"},
-    "launch": {"wire", "transport", "master", "session/settings.h"},
+    "launch": {"wire", "transport", "master", "member/settings.h"},
 }
 
 # Calls that are made nowhere, and those that only some places make.
@@ -235,7 +235,7 @@ def main():
     findings = check_all(read_tree())
     for line in findings:
         print(line)
-    return 1 if findings else 0
+    return 1 if any(": warning: " not in x for x in findings) else 0
 
 
 if __name__ == "__main__":

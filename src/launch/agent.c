@@ -22,12 +22,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launch/agent_state.h"
+#include "launch/cgroup.h"
 #include "launch/exit_code.h"
 #include "launch/folder.h"
 #include "launch/spawn.h"
 #include "launch/tree.h"
 
 #define KILL_EVERY_MS 10
+#define EXIT_MS       300  /* for the last frames of a dead member */
 #define PIPES_MS      1000 /* for the ends of the pipes, once all are dead */
 
 /* ---- frames to psd_run -------------------------------------------------- */
@@ -103,6 +105,9 @@ static void send_exited(struct agent *agent, struct process *process)
     pack_fini(&pack);
 }
 
+static void on_exit_timer(struct loop_timer *timer);
+static void report_exits(struct agent *agent, bool now);
+
 /* ---- the end ------------------------------------------------------------ */
 
 static void check_done(struct agent *agent)
@@ -120,10 +125,14 @@ static void on_kill(struct loop_timer *timer)
     struct agent *agent = list_entry(timer, struct agent, end_timer);
 
     if (!agent->nobody_left) {
+        cgroup_kill(agent->cgroup);
         agent->nobody_left = tree_signal(SIGKILL) == 0;
         agent->pipes_due_ns = clock_ns() + PIPES_MS * CLOCK_NS_PER_MS;
     } else if (clock_ns() >= agent->pipes_due_ns) {
         output_finish(&agent->outputs);
+    }
+    if (agent->nobody_left) {
+        report_exits(agent, true);
     }
     check_done(agent);
     loop_timer_start(agent->loop, &agent->end_timer,
@@ -160,21 +169,46 @@ static struct process *find_pid(struct agent *agent, pid_t pid)
     return NULL;
 }
 
-/* Reaped in one sweep, reported with the killed ones first: the order in
- * which the system hands out zombies is not that of their deaths. */
-static void report_exits(struct agent *agent)
+/* Reported with the killed ones first: the order in which the system hands out
+ * zombies is not that of their deaths. What a member said before it died comes
+ * before: its last frames may still lie in its socket. */
+static void report_exits(struct agent *agent, bool now)
 {
+    bool waiting = false;
+
     for (int killed = 1; killed >= 0; killed--) {
         for (uint32_t i = 0; i < agent->process_count; i++) {
             struct process *process = &agent->processes[i];
 
-            if (process->reaped &&
-                (WIFSIGNALED(process->status) ? 1 : 0) == killed) {
-                process->reaped = false;
-                send_exited(agent, process);
+            if (!process->reaped ||
+                (WIFSIGNALED(process->status) ? 1 : 0) != killed) {
+                continue;
             }
+            if (process->link != NULL && !now) {
+                waiting = true;
+                continue;
+            }
+            process->reaped = false;
+            send_exited(agent, process);
         }
     }
+    if (waiting && agent->exit_timer.due_ns == 0) {
+        loop_timer_start(agent->loop, &agent->exit_timer,
+                         EXIT_MS * CLOCK_NS_PER_MS, on_exit_timer);
+    } else if (!waiting) {
+        loop_timer_stop(&agent->exit_timer);
+    }
+}
+
+/* A child of the member may hold its socket open for ever. */
+static void on_exit_timer(struct loop_timer *timer)
+{
+    report_exits(list_entry(timer, struct agent, exit_timer), true);
+}
+
+void agent_member_gone(struct agent *agent)
+{
+    report_exits(agent, false);
 }
 
 static void reap(struct agent *agent)
@@ -191,7 +225,7 @@ static void reap(struct agent *agent)
             process->reaped = true;
         }
     }
-    report_exits(agent);
+    report_exits(agent, false);
     if (agent->ending && pid < 0 && !agent->nobody_left) {
         on_kill(&agent->end_timer); /* ECHILD: no need to wait longer */
     }
@@ -260,14 +294,15 @@ static psd_status start_all(struct agent *agent, struct process **failed_p,
             .rank = is_server ? start->server_ranks[local]
                               : start->worker_ranks[local],
         };
-        status = process_start(process, start, agent->path, &agent->outputs,
-                               files, code_p, error, error_size);
+        status =
+            process_start(process, start, agent->path, agent->cgroup,
+                          &agent->outputs, files, code_p, error, error_size);
         if (status != PSD_OK) {
             *failed_p = process;
             return status;
         }
         agent->process_count++;
-        send_started(agent, process, 0, "");
+        send_started(agent, process, 0, agent->folder);
     }
     return PSD_OK;
 }
@@ -446,7 +481,7 @@ static void agent_fini(struct agent *agent)
     loop_destroy(agent->loop);
 }
 
-int agent_run(pid_t guard, const char *folder)
+int agent_run(pid_t guard, const char *folder, const char *cgroup)
 {
     static struct agent agent;
     struct loop_events events;
@@ -454,6 +489,7 @@ int agent_run(pid_t guard, const char *folder)
 
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent.folder = folder;
+    agent.cgroup = cgroup;
     snprintf(agent.path, sizeof(agent.path), "%s/%s", folder, FOLDER_SOCKET);
     status = loop_create(&agent.loop);
     if (status == PSD_OK) {
@@ -471,5 +507,6 @@ int agent_run(pid_t guard, const char *folder)
     }
     agent_fini(&agent);
     folder_remove_run(folder);
+    cgroup_remove(cgroup);
     return status == PSD_OK ? 0 : EXIT_CODE_OS;
 }

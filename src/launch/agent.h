@@ -13,7 +13,8 @@
 #define AGENT_END_MS 500 /* from SIGTERM to SIGKILL when nobody says */
 
 /* Be the agent; the stream is descriptors 0 and 1, `folder` is private and
- * empty. Returns the exit code. */
-int agent_run(pid_t guard, const char *folder);
+ * empty, `cgroup` is for what it starts ("": there is none). Returns the exit
+ * code. */
+int agent_run(pid_t guard, const char *folder, const char *cgroup);
 
 #endif

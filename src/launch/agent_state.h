@@ -17,6 +17,7 @@ struct agent {
     struct loop_watch signals;
     struct loop_watch guard; /* its pidfd */
     const char *folder;
+    const char *cgroup;         /* "": none */
     char path[LAUNCH_PATH_MAX]; /* of the socket */
     struct launch_start start;
     struct output_pool outputs;
@@ -28,7 +29,8 @@ struct agent {
     uint64_t kill_due_ns;
     uint64_t pipes_due_ns;
     struct loop_timer end_timer;
-    bool nobody_left; /* below this process */
+    struct loop_timer exit_timer; /* exits that wait for last frames */
+    bool nobody_left;             /* below this process */
     bool done;
 };
 
@@ -37,6 +39,9 @@ void agent_send(struct agent *agent, const struct process *process,
                 unsigned type, const struct pack *pack);
 /* End everything: SIGTERM now, SIGKILL after `grace_ms`. The soonest wins. */
 void agent_end(struct agent *agent, uint32_t grace_ms);
+
+/* A member's link has ended: its exit may be told now. */
+void agent_member_gone(struct agent *agent);
 
 /* seat.c: listen for members. */
 psd_status seat_open(struct agent *agent);

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "launch/agent.h"
+#include "launch/cgroup.h"
 #include "launch/exit_code.h"
 #include "launch/folder.h"
 #include "launch/tree.h"
@@ -50,6 +51,7 @@ static int wait_agent(pid_t agent)
 int guard_run(void)
 {
     char folder[FOLDER_PATH_MAX];
+    char cgroup[CGROUP_PATH_MAX] = "";
     pid_t self = getpid();
     pid_t agent;
     int code;
@@ -63,20 +65,26 @@ int guard_run(void)
     if (folder_make_run(folder, sizeof(folder)) != PSD_OK) {
         return EXIT_CODE_CANNOT_CREATE;
     }
+    if (!cgroup_path(self, cgroup, sizeof(cgroup)) || !cgroup_make(cgroup)) {
+        cgroup[0] = '\0';
+    }
     agent = fork();
     if (agent < 0) {
         log_error("guard: cannot fork: %m");
         folder_remove_run(folder);
+        cgroup_remove(cgroup);
         return EXIT_CODE_OS;
     }
     if (agent == 0) {
         prctl(PR_SET_NAME, "psd agent");
-        _exit(agent_run(self, folder));
+        _exit(agent_run(self, folder, cgroup));
     }
     prctl(PR_SET_NAME, "psd guard");
     close_stream();
     code = wait_agent(agent);
+    cgroup_kill(cgroup);
     tree_end(GUARD_END_MS);
     folder_remove_run(folder);
+    cgroup_remove(cgroup);
     return code;
 }

@@ -52,7 +52,8 @@ struct launch_start {
 
 /* FRAME_STARTED, agent -> psd_run; header.rank is the process. A code other
  * than 0 (71, 126, 127 ...) means: it could not be started, the agent has
- * ended the others and `reason` says why. */
+ * ended the others and `reason` says why. With code 0 `reason` is the agent's
+ * private folder. */
 struct launch_started {
     int32_t code;
     uint32_t pid;

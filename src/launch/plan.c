@@ -126,7 +126,7 @@ static psd_status add_variables(const struct plan_request *request,
     if (status == PSD_OK) {
         status = add_threads(variables, request->workers, note, note_size);
     }
-    if (status == PSD_OK && request->name != NULL) {
+    if (status == PSD_OK) {
         status = launch_words_add(variables, "JOB_NAME", request->name);
     }
     if (status == PSD_OK && getenv("PYTHONUNBUFFERED") == NULL) {
@@ -159,12 +159,12 @@ psd_status plan_make(const struct plan_request *request,
         .shell = request->shell,
         .tee_all = request->tee_all,
         .host = "127.0.0.1",
-        .ports = "0",
         .local_workers = request->workers,
         .local_servers = request->servers,
     };
-    snprintf(start->name, sizeof(start->name), "%s",
-             request->name == NULL ? "" : request->name);
+    snprintf(start->ports, sizeof(start->ports), "%s",
+             request->settings->ports);
+    snprintf(start->name, sizeof(start->name), "%s", request->name);
     snprintf(start->logs, sizeof(start->logs), "%s", request->logs);
     if (getcwd(start->folder, sizeof(start->folder)) == NULL) {
         log_error("run: no working directory: %m");

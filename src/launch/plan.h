@@ -6,12 +6,12 @@
 #define PSD_LAUNCH_PLAN_H
 
 #include "launch/launch_message.h"
-#include "session/settings.h"
+#include "member/settings.h"
 
 struct plan_request {
     uint32_t workers;
     uint32_t servers;
-    const char *name; /* of the job; NULL: none */
+    const char *name; /* of the job */
     bool tee_all;
     const struct psd_settings *settings;
     const char *logs; /* log folder */

@@ -122,11 +122,13 @@ static void fill_command(const struct process *process,
 
 psd_status process_start(struct process *process,
                          const struct launch_start *start,
-                         const char *agent_path, struct output_pool *pool,
-                         rlim_t files, int *code_p, char *error,
-                         size_t error_size)
+                         const char *agent_path, const char *cgroup,
+                         struct output_pool *pool, rlim_t files, int *code_p,
+                         char *error, size_t error_size)
 {
-    struct spawn_plan plan = { .folder = start->folder, .files = files };
+    struct spawn_plan plan = { .folder = start->folder,
+                               .files = files,
+                               .cgroup = cgroup };
     struct launch_words environment = { .count = 0 };
     char self[LAUNCH_PATH_MAX] = "";
     char *words[PROCESS_WORDS_MAX];

@@ -36,13 +36,13 @@ struct process {
     struct psd_link *link; /* to the member; NULL: none */
 };
 
-/* Start it as `start` says; `agent_path` is the socket. On failure `code` and
- * `error` as in spawn.h. */
+/* Start it as `start` says; `agent_path` is the socket, `cgroup` may be "". On
+ * failure `code` and `error` as in spawn.h. */
 psd_status process_start(struct process *process,
                          const struct launch_start *start,
-                         const char *agent_path, struct output_pool *pool,
-                         rlim_t files, int *code_p, char *error,
-                         size_t error_size);
+                         const char *agent_path, const char *cgroup,
+                         struct output_pool *pool, rlim_t files, int *code_p,
+                         char *error, size_t error_size);
 void process_fini(struct process *process);
 
 #endif

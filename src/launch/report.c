@@ -86,11 +86,10 @@ static void add_tail(struct text *text, const char *tail)
     while (at > tail && at[-1] == '\n') {
         at--; /* an empty end is no line */
     }
-    for (const char *end = at; at > tail; at--) {
+    for (; at > tail; at--) {
         if (at[-1] == '\n' && ++lines == REPORT_LINES) {
             break;
         }
-        (void)end;
     }
     while (*at != '\0') {
         size_t size = strcspn(at, "\n");
@@ -140,7 +139,9 @@ void report_failure(const struct run *run, char *text, size_t size)
         char sentence[256];
 
         report_exit(culprit, sentence, sizeof(sentence));
-        add(&out, "  culprit: %s\n", sentence);
+        if (strcmp(sentence, run->reason) != 0) {
+            add(&out, "  culprit: %s\n", sentence);
+        }
     }
     if (culprit != NULL && culprit->tail != NULL && culprit->tail[0] != '\0') {
         add(&out, "  its last lines:\n");

@@ -133,19 +133,11 @@ static psd_status deliver(void *user, struct psd_link *link,
     return link_send(agent->link, &copy, payload);
 }
 
-static void down(void *user, struct psd_link *link, psd_status why)
+static void send_lost(struct process *process)
 {
-    struct process *process = user;
     struct launch_lost lost = { .pid = (uint32_t)process->member_pid };
     struct pack pack;
 
-    (void)why;
-    link_close(link);
-    process->link = NULL;
-    process->seat = SEAT_LEFT;
-    if (process->said_bye) {
-        return;
-    }
     snprintf(lost.reason, sizeof(lost.reason),
              "%s %" PRIu32 " (pid %d) ended its session without psd_close",
              process->is_server ? "server" : "worker", process->rank,
@@ -154,6 +146,20 @@ static void down(void *user, struct psd_link *link, psd_status why)
     launch_lost_pack(&pack, &lost);
     agent_send(process->owner, process, FRAME_LOST, &pack);
     pack_fini(&pack);
+}
+
+static void down(void *user, struct psd_link *link, psd_status why)
+{
+    struct process *process = user;
+
+    (void)why;
+    link_close(link);
+    process->link = NULL;
+    process->seat = SEAT_LEFT;
+    if (!process->said_bye) {
+        send_lost(process);
+    }
+    agent_member_gone(process->owner);
 }
 
 static const struct link_events member_events = { .deliver = deliver,

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "launch/cgroup.h"
 #include "launch/exit_code.h"
 
 extern char **environ;
@@ -57,6 +58,9 @@ static void child_run(const struct spawn_plan *plan, pid_t parent, int tell)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(EXIT_CODE_OS); /* died before it could be told of it */
+    }
+    if (plan->cgroup != NULL && plan->cgroup[0] != '\0') {
+        cgroup_enter(plan->cgroup);
     }
     reset_signals();
     limit_files(plan->files);
@@ -176,6 +180,9 @@ bool spawn_shell_finds(const char *line, const char *folder,
     }
     memcpy(word, line, length);
     word[length] = '\0';
+    if (word[0] == '/') {
+        return access(word, X_OK) == 0; /* command -v does not look */
+    }
     plan.out = open("/dev/null", O_WRONLY | O_CLOEXEC);
     plan.err = plan.out;
     if (spawn_process(&plan, &pid, &code, error, sizeof(error)) == PSD_OK) {

@@ -16,6 +16,7 @@ struct spawn_plan {
     const char *folder;     /* working directory */
     int out;                /* becomes stdout */
     int err;                /* becomes stderr */
+    const char *cgroup;     /* to enter; NULL or "": none */
     rlim_t files;           /* soft limit of open files; 0: as it is */
 };
 

@@ -4,8 +4,6 @@
  * ends after that is a victim.
  */
 #define _GNU_SOURCE
-#include "launch/supervise.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -17,33 +15,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launch/agent.h"
+#include "launch/cgroup.h"
 #include "launch/exit_code.h"
-#include "launch/helper.h"
 #include "launch/report.h"
-#include "launch/run.h"
-#include "launch/screen.h"
-#include "transport/transport.h"
+#include "launch/supervise_state.h"
 
-#define HANG_UP_MS 500  /* a process that hung up is about to exit */
 #define HELPERS_MS 3000 /* for guard and master to go, at the end */
-
-struct supervise {
-    const struct supervise_plan *plan;
-    struct psd_loop *loop;
-    struct run run;
-    struct screen *screen;
-    struct helper master;
-    struct helper guard; /* its stream is the agent's */
-    int signal_fd;
-    struct loop_watch signals;
-    struct loop_timer grace;
-    struct loop_timer hang_up;
-    bool stopping; /* agent and master were told to end */
-    bool agent_gone;
-    bool master_done; /* its last view is in, or it is gone */
-};
-
-static void send_stop(struct supervise *supervise, uint32_t grace_ms);
 
 /* ---- frames out --------------------------------------------------------- */
 
@@ -91,11 +68,10 @@ static void on_grace(struct loop_timer *timer)
 {
     struct supervise *supervise = list_entry(timer, struct supervise, grace);
 
-    send_stop(supervise, AGENT_END_MS);
+    supervise_stop(supervise, AGENT_END_MS);
 }
 
-/* Everything below the agent goes; the master says its last. */
-static void send_stop(struct supervise *supervise, uint32_t grace_ms)
+void supervise_stop(struct supervise *supervise, uint32_t grace_ms)
 {
     struct launch_stop stop = { .grace_ms = grace_ms };
     struct pack pack;
@@ -111,9 +87,8 @@ static void send_stop(struct supervise *supervise, uint32_t grace_ms)
     supervise->stopping = true;
 }
 
-/* The reason is known. Members have been told; the rest is waited for. */
-static void job_over(struct supervise *supervise, int code,
-                     struct run_process *culprit, const char *reason)
+void supervise_over(struct supervise *supervise, int code,
+                    struct run_process *culprit, const char *reason)
 {
     struct run *run = &supervise->run;
 
@@ -154,8 +129,8 @@ static void own_loss(struct supervise *supervise, const char *what, int status)
         snprintf(reason, sizeof(reason), "the %s ended with exit code %d", what,
                  WEXITSTATUS(status));
     }
-    job_over(supervise, EXIT_CODE_UNAVAILABLE, NULL, reason);
-    send_stop(supervise, AGENT_END_MS);
+    supervise_over(supervise, EXIT_CODE_UNAVAILABLE, NULL, reason);
+    supervise_stop(supervise, AGENT_END_MS);
 }
 
 /* ---- processes ---------------------------------------------------------- */
@@ -195,7 +170,7 @@ static bool others_wait(const struct run *run, const struct run_process *than)
 
 /* A worker that ended well and left the others waiting is lost all the
  * same. */
-static void check_deserters(struct supervise *supervise)
+void supervise_check_deserters(struct supervise *supervise)
 {
     struct run *run = &supervise->run;
 
@@ -228,7 +203,7 @@ static bool all_workers_exited(const struct run *run)
     return true;
 }
 
-static void note_exit(struct supervise *supervise, struct run_process *process)
+void supervise_exited(struct supervise *supervise, struct run_process *process)
 {
     struct run *run = &supervise->run;
     char sentence[256];
@@ -246,10 +221,10 @@ static void note_exit(struct supervise *supervise, struct run_process *process)
                  process->rank, process->pid);
         lose(supervise, process, sentence);
     } else {
-        check_deserters(supervise);
+        supervise_check_deserters(supervise);
     }
     if (all_workers_exited(run) && !supervise->stopping) {
-        send_stop(supervise, AGENT_END_MS);
+        supervise_stop(supervise, AGENT_END_MS);
     }
 }
 
@@ -273,199 +248,10 @@ static void on_hang_up(struct loop_timer *timer)
     }
 }
 
-/* ---- frames of the agent ------------------------------------------------ */
-
-static psd_status take_started(struct supervise *supervise,
-                               struct run_process *process,
-                               const struct frame_header *header,
-                               const void *payload)
+void supervise_hung_up(struct supervise *supervise)
 {
-    struct launch_started started;
-    psd_status status = launch_started_unpack(&started, payload, header->size);
-
-    if (status != PSD_OK) {
-        return status;
-    }
-    if (started.code != 0) {
-        job_over(supervise, started.code, NULL, started.reason);
-        send_stop(supervise, 0);
-        return PSD_OK;
-    }
-    if (process == NULL) {
-        return PSD_EPROTO;
-    }
-    process->started = true;
-    process->pid = started.pid;
-    log_info("run: %s %" PRIu32 " is pid %" PRIu32, run_role(process),
-             process->rank, process->pid);
-    return PSD_OK;
-}
-
-static psd_status take_exited(struct supervise *supervise,
-                              struct run_process *process,
-                              const struct frame_header *header,
-                              const void *payload)
-{
-    struct launch_exited exited;
-    psd_status status = launch_exited_unpack(&exited, payload, header->size);
-
-    if (status != PSD_OK) {
-        return status;
-    }
-    process->exited = true;
-    process->code = exited.code;
-    process->signal = exited.signal;
-    process->tail = mem_strdup(exited.tail);
-    note_exit(supervise, process);
-    return PSD_OK;
-}
-
-/* Frames of a member pass on to the master; psd_run only notes who is in. */
-static void pass_to_master(struct supervise *supervise,
-                           struct run_process *process,
-                           const struct frame_header *header,
-                           const void *payload)
-{
-    if (supervise->master.link != NULL) {
-        (void)link_send(supervise->master.link, header, payload);
-    }
-    if (header->type == FRAME_ENTER) {
-        process->entered = true;
-        check_deserters(supervise);
-    } else if (header->type == FRAME_BYE) {
-        process->said_bye = true;
-    }
-}
-
-static psd_status agent_deliver(void *user, struct psd_link *link,
-                                const struct frame_header *header,
-                                const void *payload)
-{
-    struct supervise *supervise = user;
-    struct run_process *process =
-        run_find(&supervise->run, (header->flags & FRAME_FLAG_SERVER) != 0,
-                 header->rank);
-
-    (void)link;
-    if (header->type == FRAME_STARTED) {
-        return take_started(supervise, process, header, payload);
-    }
-    if (process == NULL) {
-        log_error("run: the agent speaks of a process that is none");
-        return PSD_EPROTO;
-    }
-    switch (header->type) {
-    case FRAME_OUTPUT:
-        screen_output(supervise->screen, header->rank, header->block, payload,
-                      header->size);
-        return PSD_OK;
-    case FRAME_EXITED:
-        return take_exited(supervise, process, header, payload);
-    case FRAME_LOST:
-        process->hung_up = true;
-        loop_timer_start(supervise->loop, &supervise->hang_up,
-                         HANG_UP_MS * CLOCK_NS_PER_MS, on_hang_up);
-        return PSD_OK;
-    default:
-        pass_to_master(supervise, process, header, payload);
-        return PSD_OK;
-    }
-}
-
-static void agent_down(void *user, struct psd_link *link, psd_status why)
-{
-    struct supervise *supervise = user;
-
-    (void)why;
-    link_close(link);
-    supervise->guard.link = NULL;
-    supervise->agent_gone = true;
-    if (!supervise->stopping) {
-        job_over(supervise, EXIT_CODE_UNAVAILABLE, NULL,
-                 "the agent was lost, and with it every process of the job");
-        send_stop(supervise, 0);
-    }
-}
-
-/* ---- frames of the master ----------------------------------------------- */
-
-static psd_status take_verdict(struct supervise *supervise,
-                               const struct frame_header *header,
-                               const void *payload)
-{
-    struct launch_verdict verdict;
-    struct run_process *culprit = NULL;
-    psd_status status = launch_verdict_unpack(&verdict, payload, header->size);
-    int code;
-
-    if (status != PSD_OK) {
-        return status;
-    }
-    if (verdict.has_culprit) {
-        culprit = run_find(&supervise->run, verdict.is_server, verdict.rank);
-    }
-    code = verdict.code;
-    if (code == 0 && culprit != NULL && run_failed(culprit)) {
-        code = culprit->signal != 0 ? EXIT_CODE_SIGNAL + culprit->signal
-                                    : culprit->code;
-    }
-    job_over(supervise, code == 0 ? EXIT_CODE_UNAVAILABLE : code, culprit,
-             verdict.reason);
-    return PSD_OK;
-}
-
-static psd_status take_view(struct supervise *supervise,
-                            const struct frame_header *header,
-                            const void *payload)
-{
-    struct launch_view view;
-    psd_status status = launch_view_unpack(&view, payload, header->size);
-
-    if (status != PSD_OK) {
-        return status;
-    }
-    supervise->run.view = view;
-    supervise->run.has_view = true;
-    if (view.final) {
-        supervise->master_done = true;
-    } else {
-        screen_view(supervise->screen, &view);
-    }
-    return PSD_OK;
-}
-
-static psd_status master_stream_deliver(void *user, struct psd_link *link,
-                                        const struct frame_header *header,
-                                        const void *payload)
-{
-    struct supervise *supervise = user;
-
-    (void)link;
-    switch (header->type) {
-    case FRAME_VERDICT:
-        return take_verdict(supervise, header, payload);
-    case FRAME_VIEW:
-        return take_view(supervise, header, payload);
-    default:
-        if (supervise->guard.link != NULL) {
-            (void)link_send(supervise->guard.link, header, payload);
-        }
-        return PSD_OK;
-    }
-}
-
-static void master_down(void *user, struct psd_link *link, psd_status why)
-{
-    struct supervise *supervise = user;
-
-    (void)why;
-    link_close(link);
-    supervise->master.link = NULL;
-    supervise->master_done = true;
-    if (!supervise->stopping) {
-        job_over(supervise, EXIT_CODE_UNAVAILABLE, NULL, "the master was lost");
-        send_stop(supervise, AGENT_END_MS);
-    }
+    loop_timer_start(supervise->loop, &supervise->hang_up,
+                     SUPERVISE_HANG_UP_MS * CLOCK_NS_PER_MS, on_hang_up);
 }
 
 /* ---- signals ------------------------------------------------------------ */
@@ -480,9 +266,9 @@ static void interrupt(struct supervise *supervise, int signo)
         screen_say(supervise->screen,
                    "SIG%s: ending the job; once more ends it at once",
                    sigabbrev_np(signo));
-        send_stop(supervise, supervise->plan->grace_ms);
+        supervise_stop(supervise, supervise->plan->grace_ms);
     } else {
-        send_stop(supervise, 0);
+        supervise_stop(supervise, 0);
     }
 }
 
@@ -511,11 +297,17 @@ static void on_signal(struct loop_watch *watch, uint32_t mask)
 static psd_status watch_signals(struct supervise *supervise)
 {
     static const int signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP };
+    struct sigaction before;
     sigset_t set;
 
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-        sigaddset(&set, signals[i]);
+        /* What nohup or a shell has turned off stays off. */
+        if (signals[i] == SIGCHLD ||
+            sigaction(signals[i], NULL, &before) != 0 ||
+            before.sa_handler != SIG_IGN) {
+            sigaddset(&set, signals[i]);
+        }
     }
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -529,12 +321,6 @@ static psd_status watch_signals(struct supervise *supervise)
 }
 
 /* ---- life --------------------------------------------------------------- */
-
-static const struct link_events agent_events = { .deliver = agent_deliver,
-                                                 .down = agent_down };
-static const struct link_events master_events = { .deliver =
-                                                      master_stream_deliver,
-                                                  .down = master_down };
 
 static psd_status start_helpers(struct supervise *supervise)
 {
@@ -552,11 +338,12 @@ static psd_status start_helpers(struct supervise *supervise)
     snprintf(servers, sizeof(servers), "%" PRIu32, plan->start.servers);
     snprintf(threads, sizeof(threads), "%" PRIu32, plan->start.threads);
     status = helper_start(&supervise->master, supervise->loop, master,
-                          &master_events, supervise);
+                          &hub_master_events, supervise);
     if (status == PSD_OK) {
         status = helper_start(&supervise->guard, supervise->loop, agent,
-                              &agent_events, supervise);
+                              &hub_agent_events, supervise);
     }
+    supervise->guard_pid = supervise->guard.pid;
     return status;
 }
 
@@ -594,8 +381,18 @@ static psd_status prepare(struct supervise *supervise)
 static void finish(struct supervise *supervise)
 {
     struct run *run = &supervise->run;
+    char cgroup[CGROUP_PATH_MAX];
 
     helper_stop(&supervise->guard, HELPERS_MS);
+    /* Guard and agent may have died in one instant. */
+    if (supervise->guard_pid > 0 &&
+        cgroup_path(supervise->guard_pid, cgroup, sizeof(cgroup))) {
+        cgroup_kill(cgroup);
+        cgroup_remove(cgroup);
+    }
+    if (supervise->folder[0] != '\0') {
+        folder_remove_run(supervise->folder);
+    }
     helper_stop(&supervise->master, HELPERS_MS);
     screen_destroy(supervise->screen);
     for (uint32_t i = 0;

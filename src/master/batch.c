@@ -65,28 +65,43 @@ psd_status batch_take(struct batch *batch, uint32_t rank, uint32_t number,
     return PSD_OK;
 }
 
+/* A worker's bytes: its own, or those of the first. */
+static const uint8_t *bytes_of(const struct batch *batch, uint32_t rank)
+{
+    const struct batch_side *side = &batch->sides[rank];
+
+    return side->payload != NULL ? side->payload : batch_first(batch)->payload;
+}
+
+static bool same_bytes(const struct batch *batch, uint32_t a, uint32_t b)
+{
+    const uint8_t *left = bytes_of(batch, a);
+    const uint8_t *right = bytes_of(batch, b);
+
+    return left == right || (batch->sides[a].size == batch->sides[b].size &&
+                             memcmp(left, right, batch->sides[a].size) == 0);
+}
+
 /* Decode the two and write down how they differ. */
-static psd_status compare_pair(struct differ *differ, uint32_t left,
-                               const struct batch_side *left_side,
-                               uint32_t right,
-                               const struct batch_side *right_side)
+static psd_status compare_pair(const struct batch *batch, struct differ *differ,
+                               uint32_t left, uint32_t right)
 {
     struct message_table tables[2];
-    struct differ_side sides[2];
+    struct differ_side sides[2] = {
+        { .rank = left, .table = &tables[0] },
+        { .rank = right, .table = &tables[1] },
+    };
     psd_status status;
 
-    status =
-        message_table_unpack(&tables[0], left_side->payload, left_side->size);
+    status = message_table_unpack(&tables[0], bytes_of(batch, left),
+                                  batch->sides[left].size);
     if (status != PSD_OK) {
         return status;
     }
-    status =
-        message_table_unpack(&tables[1], right_side->payload, right_side->size);
+    status = message_table_unpack(&tables[1], bytes_of(batch, right),
+                                  batch->sides[right].size);
     if (status == PSD_OK) {
-        sides[0] = (struct differ_side){ .rank = left, .table = &tables[0] };
-        sides[1] = (struct differ_side){ .rank = right, .table = &tables[1] };
-        status = differ_compare(differ, &sides[left < right ? 0 : 1],
-                                &sides[left < right ? 1 : 0]);
+        status = differ_compare(differ, &sides[0], &sides[1]);
         message_table_fini(&tables[1]);
     }
     message_table_fini(&tables[0]);
@@ -95,30 +110,30 @@ static psd_status compare_pair(struct differ *differ, uint32_t left,
 
 psd_status batch_compare(const struct batch *batch, char *text, size_t size)
 {
-    const struct batch_side *first = batch_first(batch);
+    const struct batch_side *zero = &batch->sides[0];
     struct differ differ;
 
     differ_init(&differ, text, size);
-    for (uint32_t i = 0; i < batch->workers; i++) {
+    for (uint32_t i = 1; i < batch->workers; i++) {
         const struct batch_side *side = &batch->sides[i];
         psd_status status;
 
-        if (side->number != first->number) {
+        if (side->number != zero->number) {
             snprintf(text, size,
-                     "worker %" PRIu32 " registers its batch %" PRIu32
+                     "worker 0 registers its batch %" PRIu32
                      " while worker %" PRIu32 " registers its batch %" PRIu32,
-                     batch->first, first->number, i, side->number);
+                     zero->number, i, side->number);
             return PSD_EDIFFER;
         }
-        if (i == batch->first || side->payload == NULL) {
+        if (same_bytes(batch, 0, i)) {
             continue;
         }
-        status = compare_pair(&differ, batch->first, first, i, side);
+        status = compare_pair(batch, &differ, 0, i);
         if (status != PSD_OK) {
             snprintf(text, size,
-                     "worker %" PRIu32 " or %" PRIu32
+                     "worker 0 or %" PRIu32
                      " registered something that is no table of tensors",
-                     batch->first, i);
+                     i);
             return status;
         }
     }

@@ -24,7 +24,6 @@ struct rig {
     struct master *master;
     struct sent sent[SENT_MAX];
     uint32_t count;
-    uint32_t seen; /* frames that a test has looked at */
     uint64_t now_ns;
 };
 
@@ -346,60 +345,6 @@ static void a_different_size_is_told_name_by_name(void **state)
     rig_destroy(rig);
 }
 
-static void a_missing_name_is_one_line(void **state)
-{
-    struct rig *rig = rig_entered(2, 0);
-    const char *reason;
-    struct launch_verdict verdict;
-
-    (void)state;
-    hand_in(rig, 1, 0, 4, 99, 0);
-    hand_in(rig, 0, 0, 5, 99, 0);
-    verdict = last_verdict(rig);
-    reason = verdict.reason;
-    assert_non_null(strstr(reason, "worker 0 has \"layer.4\""));
-    assert_non_null(strstr(reason, "worker 1 has no such name"));
-    assert_null(strstr(reason, "layer.3"));
-    rig_destroy(rig);
-}
-
-static void many_differences_are_cut_at_twenty(void **state)
-{
-    struct rig *rig = rig_entered(2, 0);
-    struct launch_verdict verdict;
-
-    (void)state;
-    hand_in(rig, 0, 0, 1000, 9999, 0);
-    hand_in(rig, 1, 0, 1, 9999, 0);
-    verdict = last_verdict(rig);
-    assert_non_null(strstr(verdict.reason, "... and 979 more"));
-    rig_destroy(rig);
-}
-
-static void another_order_is_told(void **state)
-{
-    struct rig *rig = rig_entered(2, 0);
-    struct message_spec specs[2] = {
-        { .name = "a", .dtype = PSD_FLOAT32, .count = 4 },
-        { .name = "b", .dtype = PSD_FLOAT32, .count = 4 },
-    };
-    struct message_spec swapped[2] = { specs[1], specs[0] };
-    struct message_table tables[2] = { { .count = 2, .specs = specs },
-                                       { .count = 2, .specs = swapped } };
-
-    (void)state;
-    for (uint32_t i = 0; i < 2; i++) {
-        struct pack pack;
-
-        pack_init(&pack);
-        message_table_pack(&pack, &tables[i]);
-        deliver(rig, FRAME_REGISTER, false, i, 0, &pack);
-        pack_fini(&pack);
-    }
-    assert_non_null(strstr(last_verdict(rig).reason, "another order"));
-    rig_destroy(rig);
-}
-
 static void batches_of_different_number_differ(void **state)
 {
     struct rig *rig = rig_entered(2, 0);
@@ -480,9 +425,9 @@ static void the_first_differing_tensor_is_named(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         hand_in(rig, i, 0, 5, 99, 0);
     }
-    prove(rig, 0, 3, 12, 0xabcd);
-    prove(rig, 1, 3, 12, 0xabcd);
-    prove(rig, 2, 3, 12, 0x1234);
+    prove(rig, 0, 4, 12, 0xabcd); /* 0 is the barrier */
+    prove(rig, 1, 4, 12, 0xabcd);
+    prove(rig, 2, 4, 12, 0x1234);
     verdict = last_verdict(rig);
     assert_int_equal(verdict.code, 65);
     assert_non_null(strstr(verdict.reason, "\"layer.3\""));
@@ -491,19 +436,6 @@ static void the_first_differing_tensor_is_named(void **state)
                                            "0000abcd"));
     assert_non_null(strstr(verdict.reason, "worker 2 has crc 00001234"));
     assert_int_equal(sent_count(rig, FRAME_END, false, WIRE_RANK_NONE), 3);
-    rig_destroy(rig);
-}
-
-static void old_proofs_give_way_to_new_ones(void **state)
-{
-    struct rig *rig = rig_entered(2, 0);
-
-    (void)state;
-    for (uint32_t step = 0; step < 300000; step++) {
-        prove(rig, 0, 0, step, step);
-    }
-    prove(rig, 1, 0, 299999, 1); /* the newest is still there */
-    assert_int_equal(last_verdict(rig).code, 65);
     rig_destroy(rig);
 }
 
@@ -622,31 +554,6 @@ static void report(struct rig *rig, uint32_t rank, uint64_t step, double loss,
     pack_fini(&pack);
 }
 
-static void a_view_adds_up_the_workers(void **state)
-{
-    struct rig *rig = rig_entered(2, 0);
-    const struct sent *sent;
-    struct launch_view view;
-
-    (void)state;
-    rig->now_ns += 2 * CLOCK_NS_PER_S;
-    report(rig, 0, 8, (double)NAN, 100);
-    rig->now_ns += 2 * CLOCK_NS_PER_S;
-    report(rig, 1, 7, 0.5, 300);
-    sent = sent_last(rig, FRAME_VIEW);
-    assert_int_equal(
-        launch_view_unpack(&view, sent->payload, sent->header.size), PSD_OK);
-    assert_int_equal(view.step, 7);
-    assert_true(view.loss == 0.5);
-    assert_int_equal(view.samples, 400);
-    assert_true(fabs(view.mean_rate - 100.0) < 1e-9);
-    assert_int_equal(view.exchanged_bytes, 200);
-    assert_int_equal(view.wire_bytes, 20);
-    assert_int_equal(view.workers_in, 2);
-    assert_true(fabs(view.wait_share - 0.125) < 1e-9);
-    rig_destroy(rig);
-}
-
 static void views_come_at_most_ten_times_a_second(void **state)
 {
     struct rig *rig = rig_entered(1, 0);
@@ -715,21 +622,16 @@ int main(void)
         cmocka_unit_test(equal_batches_are_registered),
         cmocka_unit_test(servers_place_a_batch_before_the_workers_go_on),
         cmocka_unit_test(a_different_size_is_told_name_by_name),
-        cmocka_unit_test(a_missing_name_is_one_line),
-        cmocka_unit_test(many_differences_are_cut_at_twenty),
-        cmocka_unit_test(another_order_is_told),
         cmocka_unit_test(batches_of_different_number_differ),
         cmocka_unit_test(sixty_four_workers_register_a_thousand_tensors_fast),
         cmocka_unit_test(a_table_that_is_none_ends_the_job),
         cmocka_unit_test(equal_proofs_are_counted),
         cmocka_unit_test(the_first_differing_tensor_is_named),
-        cmocka_unit_test(old_proofs_give_way_to_new_ones),
         cmocka_unit_test(an_abort_reaches_everybody),
         cmocka_unit_test(a_lost_member_is_named_to_those_who_are_left),
         cmocka_unit_test(one_who_comes_late_is_told_that_it_is_over),
         cmocka_unit_test(those_who_stay_learn_who_left),
         cmocka_unit_test(nobody_registers_with_one_who_left),
-        cmocka_unit_test(a_view_adds_up_the_workers),
         cmocka_unit_test(views_come_at_most_ten_times_a_second),
         cmocka_unit_test(frames_of_nobody_are_refused),
         cmocka_unit_test(a_frame_out_of_turn_ends_the_job),

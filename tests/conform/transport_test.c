@@ -114,9 +114,6 @@ static void control_payloads_are_copied(void **state)
     struct frame_header header = { .type = FRAME_END, .size = 5, .step = 9 };
     char *text = (char *)rig->arena;
 
-    if (strcmp(rig->row->name, "shm") == 0) {
-        skip(); /* nothing is copied there */
-    }
     rig->server.link->events = &rig_control_events;
     memcpy(text, "hello", 5);
     assert_int_equal(link_send(rig->client.link, &header, text), PSD_OK);
@@ -202,9 +199,6 @@ static void a_payload_without_a_place_is_thrown_away(void **state)
 {
     struct rig *rig = *state;
 
-    if (!rig->row->stream) {
-        skip();
-    }
     rig->server.throw_away = true;
     send_now(&rig->client, &rig->server, 0, 1u << 20);
     send_now(&rig->client, &rig->server, 1, 10);
@@ -273,27 +267,44 @@ static void opening_without_memory_fails_cleanly(void **state)
     assert_true(n < 100);
 }
 
-#define CLAIM(name) { #name, name }
+static bool any(const struct rig_row *row)
+{
+    (void)row;
+    return true;
+}
+
+static bool copies(const struct rig_row *row)
+{
+    return strcmp(row->name, "shm") != 0; /* everything is a span there */
+}
+
+static bool places(const struct rig_row *row)
+{
+    return row->stream;
+}
+
+#define CLAIM(name, fits) { #name, name, fits }
 
 int main(void)
 {
     static const struct {
         const char *name;
         CMUnitTestFunction call;
+        bool (*fits)(const struct rig_row *row);
     } claims[] = {
-        CLAIM(frames_arrive_in_order_with_equal_bytes),
-        CLAIM(empty_and_huge_payloads_arrive),
-        CLAIM(a_full_link_says_again_and_ready_and_loses_nothing),
-        CLAIM(a_payload_beyond_the_window_still_goes),
-        CLAIM(control_payloads_are_copied),
-        CLAIM(a_large_control_payload_is_gathered),
-        CLAIM(a_handler_may_close_its_link),
-        CLAIM(the_other_end_closing_is_told_once_after_its_frames),
-        CLAIM(a_handler_that_refuses_takes_the_link_down),
-        CLAIM(a_payload_without_a_place_is_thrown_away),
-        CLAIM(checksums_cover_data_when_asked),
-        CLAIM(what_cannot_be_sent_is_refused),
-        CLAIM(opening_without_memory_fails_cleanly),
+        CLAIM(frames_arrive_in_order_with_equal_bytes, any),
+        CLAIM(empty_and_huge_payloads_arrive, any),
+        CLAIM(a_full_link_says_again_and_ready_and_loses_nothing, any),
+        CLAIM(a_payload_beyond_the_window_still_goes, any),
+        CLAIM(control_payloads_are_copied, copies),
+        CLAIM(a_large_control_payload_is_gathered, any),
+        CLAIM(a_handler_may_close_its_link, any),
+        CLAIM(the_other_end_closing_is_told_once_after_its_frames, any),
+        CLAIM(a_handler_that_refuses_takes_the_link_down, any),
+        CLAIM(a_payload_without_a_place_is_thrown_away, places),
+        CLAIM(checksums_cover_data_when_asked, any),
+        CLAIM(what_cannot_be_sent_is_refused, any),
+        CLAIM(opening_without_memory_fails_cleanly, any),
     };
     enum { CLAIMS = sizeof(claims) / sizeof(claims[0]), ROWS_MAX = 8 };
     static struct CMUnitTest tests[CLAIMS * ROWS_MAX];
@@ -302,7 +313,8 @@ int main(void)
 
     for (const struct rig_row *row = rig_rows; row->name != NULL; row++) {
         for (size_t i = 0; i < CLAIMS; i++) {
-            if (row->there != NULL && !row->there()) {
+            if ((row->there != NULL && !row->there()) ||
+                !claims[i].fits(row)) {
                 continue;
             }
             snprintf(names[count], sizeof(names[count]), "%s: %s", row->name,

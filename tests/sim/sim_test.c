@@ -1,6 +1,7 @@
 /*
  * sim_test.c: many jobs, each with the faults of its seed. A failure prints
- * the seed; `test_sim SEED` runs that one alone, `test_sim FROM COUNT` more.
+ * the seed; `test_sim SEED` runs that one alone, `test_sim FROM COUNT` more,
+ * and so does PSD_TEST_SEEDS=COUNT.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -155,6 +156,9 @@ int main(int argc, char **argv)
             sixty_four_workers_register_1000_tensors_in_2_seconds),
     };
 
+    if (getenv("PSD_TEST_SEEDS") != NULL) {
+        seed_count = strtoull(getenv("PSD_TEST_SEEDS"), NULL, 10);
+    }
     if (argc > 1) {
         first_seed = strtoull(argv[1], NULL, 10);
         seed_count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
