@@ -8,6 +8,7 @@
 #include "model/model.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/crc.h"
 #include "base/log.h"
@@ -85,6 +86,13 @@ psd_status model_check_spec(const struct message_spec *spec, char *error,
     }
     if (unit == 0) {
         return spec_error(error, error_size, spec, "its dtype is none");
+    }
+    if (spec->kind > PSD_KIND_GATHER) {
+        return spec_error(error, error_size, spec, "its kind is none");
+    }
+    if (!isfinite(spec->rate) || !isfinite(spec->momentum)) {
+        return spec_error(error, error_size, spec,
+                          "its rate and momentum must be finite");
     }
     if (spec->count == 0 || spec->count > (UINT64_C(1) << 48)) {
         return spec_error(error, error_size, spec,
@@ -164,6 +172,9 @@ static uint32_t parts_of(const struct model *model,
     }
     if (parts > most) {
         parts = most;
+    }
+    if (parts > WIRE_BLOCKS_MAX) {
+        parts = WIRE_BLOCKS_MAX + 1; /* too many, however many it is */
     }
     return parts == 0 ? 1 : (uint32_t)parts;
 }
@@ -321,12 +332,18 @@ psd_status model_add(struct model *model, const struct message_table *table)
     uint32_t before = model->tensor_count;
 
     for (uint32_t i = 0; i < table->count; i++) {
-        psd_status status;
+        const struct message_spec *spec = &table->specs[i];
+        uint32_t known = model_find(model, spec->name);
+        psd_status status = PSD_OK;
 
-        if (model_find(model, table->specs[i].name) != UINT32_MAX) {
-            continue;
+        if (known == UINT32_MAX) {
+            status = add_one(model, spec);
+        } else if (known >= before &&
+                   !model_matches(&model->tensors[known], spec)) {
+            log_error("model: tensor %s comes twice, with different specs",
+                      spec->name);
+            status = PSD_EINVAL;
         }
-        status = add_one(model, &table->specs[i]);
         if (status != PSD_OK) {
             shrink(model, before);
             return status;

@@ -63,8 +63,9 @@ void model_fini(struct model *model);
 psd_status model_check_spec(const struct message_spec *spec, char *error,
                             size_t error_size);
 
-/* Add a batch. Names that are known are passed over (the caller has compared
- * them). All or nothing. */
+/* Add a batch. Names that were known before are passed over (the caller has
+ * compared them); one name with two specs in the batch, and more than the
+ * limits of wire.h, are PSD_EINVAL. All or nothing. */
 psd_status model_add(struct model *model, const struct message_table *table);
 
 /* Tensor 0, that every member has without a word: what a barrier pushes. */
