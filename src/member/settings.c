@@ -14,8 +14,8 @@ const struct option_row psd_settings_rows[] = {
       .help = "prove that replicas are equal: all bits each step, 1/32 of "
               "them in turn, or never" },
     { .name = "block-size", .kind = OPTION_SIZE, .offset = FIELD(block_size),
-      .initial = "0", .low = 0, .high = 64 << 20, .job = true,
-      .help = "cut tensors into blocks of this size; 0 chooses" },
+      .initial = "256K", .low = 4096, .high = 64 << 20, .job = true,
+      .help = "cut tensors into blocks of this size" },
     { .name = "threads", .kind = OPTION_UINT, .offset = FIELD(threads),
       .initial = "1", .low = 1, .high = 64, .job = true,
       .help = "I/O threads of each server" },

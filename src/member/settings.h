@@ -11,7 +11,7 @@
 struct psd_settings {
     const char *transport; /* auto, shm, tcp */
     const char *digest;    /* step, rotate, off */
-    uint64_t block_size;   /* bytes; 0: what suits the transport */
+    uint64_t block_size;   /* bytes */
     uint64_t threads;      /* I/O threads of a server */
     bool checksum;         /* crc on data frames too */
     const char *ports;     /* where shards listen: "0", "7000", "7000-7100" */

@@ -50,6 +50,13 @@ void reduce_round_fini(struct reduce_round *round);
 /* Sum a block. */
 void reduce_run(struct reduce_round *round);
 
+/* Samples: not negative, and few enough for their sum to be exact. */
+#define REDUCE_WEIGHT_MAX 0x1p40
+static inline bool reduce_weight_fits(double weight)
+{
+    return weight >= 0.0 && weight <= REDUCE_WEIGHT_MAX;
+}
+
 /* May this op meet this tensor? */
 bool reduce_op_fits(const struct model_tensor *tensor, unsigned op);
 

@@ -2,7 +2,8 @@
  * sum.h: adding numbers of several ranks: the leaves, one function per type
  * and op, compiled once per instruction set. Elementwise and in the order
  * given, without fused multiply-add, so that every instruction set and every
- * cutting into blocks gives the same bits. Pure; any thread.
+ * cutting into blocks gives the same bits (a NaN stays a NaN, but which of two
+ * is not said). Pure; any thread.
  */
 #ifndef PSD_REDUCE_SUM_H
 #define PSD_REDUCE_SUM_H

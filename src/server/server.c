@@ -16,7 +16,6 @@
 #include "member/settings.h"
 #include "transport/shm.h"
 
-#define SERVER_BLOCK_SIZE (1u << 20) /* as the workers': session.c */
 #define SERVER_TABLES_MAX 64         /* batches waiting for one thread */
 #define SERVER_LOOKS 64              /* before a thread sleeps */
 #define SERVER_WAIT_MS 100
@@ -188,7 +187,6 @@ static psd_status thread_open(struct server *server,
                               struct server_thread *thread, uint32_t index)
 {
     const struct message_welcome *welcome = &server->member.welcome;
-    uint32_t block_size = (uint32_t)server->settings.block_size;
     psd_status status;
 
     thread->server = server;
@@ -196,7 +194,7 @@ static psd_status thread_open(struct server *server,
     status = loop_create(&thread->loop);
     if (status == PSD_OK) {
         status = model_init(&thread->model, welcome->shards,
-                            block_size == 0 ? SERVER_BLOCK_SIZE : block_size);
+                            (uint32_t)server->settings.block_size);
     }
     if (status == PSD_OK) {
         status = model_add_builtin(&thread->model);

@@ -5,7 +5,6 @@
 #include "server/shard.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -216,8 +215,7 @@ static psd_status check_push(const struct shard *shard,
                   header->length, tensor->name);
         return PSD_EPROTO;
     }
-    if (!reduce_op_fits(tensor, header->op) || !isfinite(header->weight) ||
-        header->weight < 0) {
+    if (!reduce_op_fits(tensor, header->op) || !reduce_weight_fits(header->weight)) {
         log_error("shard: a push with op %u and weight %g for %s", header->op,
                   header->weight, tensor->name);
         return PSD_EPROTO;
@@ -352,7 +350,11 @@ static psd_status on_join(struct shard *shard, struct psd_link *link,
     uint32_t rank = link->identity.rank;
     struct shard_rank *from = &shard->rank[rank];
 
-    if (header->epoch != shard->epoch || header->step > shard->generation) {
+    if (header->epoch != shard->epoch) {
+        return PSD_OK; /* refused, as a push would be */
+    }
+    if (header->step > shard->generation) {
+        log_error("shard: worker %" PRIu32 " joins out of turn", rank);
         return PSD_EPROTO;
     }
     if (header->step + 1 >= from->joined) {

@@ -79,9 +79,9 @@ static inline int set_up(void **state)
         assert_int_equal(shard_accept(&bench->shard, bench->links[r]),
                          AUTH_WELCOME);
         for (uint32_t i = 0; i < 4096; i++) {
-            bench->data[r][i] = (float)(i + 1) * (r == 0   ? 1.0f
-                                                  : r == 1 ? -0.5f
-                                                           : 0.25f);
+            uint64_t random = claim_mix(r * 4096 + i);
+
+            bench->data[r][i] = (float)((double)(random >> 20) * 0x1p-43 - 1);
         }
     }
     return 0;

@@ -192,6 +192,14 @@ static void another_epoch_or_incarnation_is_refused(void **state)
     assert_int_equal(arrive(bench, 0, &header, bench->data[0]), PSD_OK);
     header.incarnation = INCARNATION + 1;
     assert_int_equal(arrive(bench, 0, &header, bench->data[0]), PSD_OK);
+    /* Also without a payload, where nothing had to be placed. */
+    header.flags = FRAME_FLAG_ABSENT;
+    header.size = 0;
+    header.length = 0;
+    assert_int_equal(arrive(bench, 0, &header, NULL), PSD_OK);
+    header.incarnation = INCARNATION;
+    header.epoch = EPOCH - 1;
+    assert_int_equal(arrive(bench, 0, &header, NULL), PSD_OK);
     assert_no_trace(bench, &before);
 }
 
@@ -260,6 +268,26 @@ static void what_a_lost_link_had_pushed_stays_and_is_answered(void **state)
     push(bench, 0, WEIGHT, 0); /* sent again, as the worker does */
     assert_int_equal(bench->recorder.count, 1);
     assert_mean(bench, 0, WEIGHT, 0, RANKS);
+}
+
+static void answers_queued_on_a_lost_link_are_forgotten(void **state)
+{
+    struct bench *bench = *state;
+    struct psd_link *old = bench->links[0];
+
+    bench->recorder.room = 0;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        push(bench, r, WEIGHT, 0);
+        push(bench, r, BIAS, 0);
+    }
+    old->events->down(old->user, old, PSD_ELOST);
+    bench->recorder.room = UINT32_MAX;
+    bench->links[0] = make_link(bench, 0, INCARNATION);
+    assert_int_equal(shard_accept(&bench->shard, bench->links[0]),
+                     AUTH_WELCOME);
+    push(bench, 0, BIAS, 0); /* the worker asks for one of them only */
+    assert_int_equal(bench->recorder.count, 1);
+    assert_mean(bench, 0, BIAS, 0, RANKS);
 }
 
 /* ---- malformed ---------------------------------------------------------- */
@@ -510,6 +538,7 @@ int main(void)
         HERE(a_step_too_early_is_never_counted),
         HERE(a_newer_link_of_a_rank_replaces_the_older),
         HERE(what_a_lost_link_had_pushed_stays_and_is_answered),
+        HERE(answers_queued_on_a_lost_link_are_forgotten),
         HERE(a_malformed_push_leaves_no_trace),
         HERE(a_frame_of_another_type_is_refused),
         HERE(a_full_link_gets_the_urgent_answers_first_later),

@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
-#include <math.h>
 
 #include "base/clock.h"
 #include "base/le.h"
@@ -221,10 +220,10 @@ static psd_status check_push(struct psd_session *session, uint32_t tensor,
                               "kind",
                               shape->name, op);
     }
-    if (args->data == NULL || !isfinite(args->weight) || args->weight < 0) {
+    if (args->data == NULL || !reduce_weight_fits(args->weight)) {
         return session_refuse(session,
-                              "tensor %s: a push needs data and a finite "
-                              "weight >= 0",
+                              "tensor %s: a push needs data and a weight of "
+                              "0 to 2^40",
                               shape->name);
     }
     *op_p = op;

@@ -18,9 +18,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#define BOARD_BLOCK_SIZE (256u << 10)
-#define LINK_BLOCK_SIZE (1u << 20)
-
 static _Thread_local char open_error[SESSION_ERROR_MAX] = "";
 
 /* ---- failures ---------------------------------------------------------- */
@@ -260,7 +257,6 @@ static psd_status choose_way(struct psd_session *session)
 {
     const struct message_welcome *welcome = &session->member.welcome;
     bool one_host = welcome->local_workers == welcome->workers;
-    uint32_t block_size = (uint32_t)session->settings.block_size;
     uint32_t shards = welcome->shards == 0 ? session->size : welcome->shards;
 
     session->tcp =
@@ -268,11 +264,8 @@ static psd_status choose_way(struct psd_session *session)
     session->way = !session->tcp && welcome->shards == 0 ? SESSION_BOARD
                                                          : SESSION_LINKS;
     session->has_shard = session->tcp && welcome->shards == 0;
-    if (block_size == 0) {
-        block_size = session->way == SESSION_BOARD ? BOARD_BLOCK_SIZE
-                                                   : LINK_BLOCK_SIZE;
-    }
-    return model_init(&session->model, shards, block_size);
+    return model_init(&session->model, shards,
+                      (uint32_t)session->settings.block_size);
 }
 
 static psd_status open_way(struct psd_session *session)

@@ -281,13 +281,13 @@ static void a_push_that_breaks_the_contract_is_refused(void **state)
     args.data = data;
     args.weight = -1;
     assert_refused(session, psd_push(session, floats, &args, &ticket),
-                   "finite");
+                   "2^40");
     args.weight = (double)NAN;
     assert_refused(session, psd_push(session, floats, &args, &ticket),
-                   "finite");
+                   "2^40");
     args.weight = (double)INFINITY;
     assert_refused(session, psd_push(session, floats, &args, &ticket),
-                   "finite");
+                   "2^40");
     args.weight = 1;
     args.op = PSD_OP_OR;
     assert_refused(session, psd_push(session, floats, &args, &ticket), "op");

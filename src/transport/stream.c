@@ -7,6 +7,7 @@
 #include "transport/stream.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -45,6 +46,24 @@ static void drop_descriptors(struct stream *stream)
     stream->fd_out = -1;
 }
 
+/* Both ends of a connection see the same, so that they agree on the window. */
+static bool is_loopback(int fd)
+{
+    struct sockaddr_storage address = { .ss_family = AF_UNSPEC };
+    socklen_t size = sizeof(address);
+    const struct sockaddr_in *v4 = (const void *)&address;
+    const struct sockaddr_in6 *v6 = (const void *)&address;
+
+    if (getpeername(fd, (struct sockaddr *)&address, &size) != 0) {
+        return false;
+    }
+    if (address.ss_family == AF_INET) {
+        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    return address.ss_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
 psd_status stream_start(struct stream *stream, int fd_in, int fd_out,
                         bool adopted)
 {
@@ -56,6 +75,7 @@ psd_status stream_start(struct stream *stream, int fd_in, int fd_out,
     stream->fd_in = fd_in;
     stream->fd_out = fd_out;
     stream->adopted = adopted;
+    stream->window = is_loopback(fd_in) ? LINK_WINDOW_LOCAL : LINK_WINDOW;
     stream->socket =
         getsockopt(fd_out, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
     /* One more than LINK_FRAMES_MAX: a credit always finds room. */
@@ -127,13 +147,13 @@ static bool counts(const struct stream *stream,
     return !stream->adopted && !frame_is_control(header);
 }
 
-/* Is there credit for a data payload? A receiver keeps up to STREAM_CREDIT
- * bytes to itself, so below that everything may have been consumed; a payload
- * larger than the window goes then. */
+/* Is there credit for a data payload? A receiver keeps a part of the window to
+ * itself, so below that everything may have been consumed; a payload larger
+ * than the window goes then. */
 static bool has_credit(const struct stream *stream, uint32_t size)
 {
-    return stream->flying < STREAM_CREDIT ||
-           stream->flying + size <= LINK_WINDOW;
+    return stream->flying < stream->window / STREAM_CREDIT_PART ||
+           stream->flying + size <= stream->window;
 }
 
 static bool has_room(const struct stream *stream)
@@ -263,7 +283,7 @@ static void pay_credit(struct stream *stream)
 {
     struct frame_header header = { .type = FRAME_CREDIT };
 
-    if (stream->owed >= STREAM_CREDIT && stream->up && !stream->mute &&
+    if (stream->owed >= stream->window / STREAM_CREDIT_PART && stream->up && !stream->mute &&
         queue(stream, &header, NULL) == PSD_OK) {
         stream_flush(stream);
     }

@@ -17,7 +17,7 @@
 #define STREAM_BULK (64u << 10)    /* payloads from here on are bulk */
 #define STREAM_PEEK 4096u          /* read ahead between bulk payloads */
 #define STREAM_TURN (4u << 20)     /* bytes read before others have a turn */
-#define STREAM_CREDIT (LINK_WINDOW / 4) /* owed bytes that are worth a frame */
+#define STREAM_CREDIT_PART 4 /* of the window: owed bytes worth a frame */
 #define STREAM_GATHER_KEEP (1u << 20)   /* a larger gather buffer is freed */
 
 struct stream {
@@ -40,6 +40,7 @@ struct stream {
     struct outbox outbox;
     bool starved;         /* PSD_AGAIN was said */
     uint32_t starved_size;
+    uint64_t window;      /* data bytes that may be without credit */
     uint64_t flying;      /* data bytes without credit */
     uint32_t owed;        /* data bytes consumed, not yet credited */
 
