@@ -102,7 +102,7 @@ static void pump_rank(struct shard *shard, uint32_t rank)
         sched_pop(&to->sched);
     }
     joined_send(shard, rank);
-    link_flush(to->link);
+    link_flush_large(to->link);
 }
 
 static void answer_queue(struct shard *shard, uint32_t rank, uint32_t index)

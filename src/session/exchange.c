@@ -184,9 +184,7 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
     case SESSION_LINKS:
         worker_post(&session->worker, tensor);
         worker_pump(&session->worker);
-        if (wake && !session->driving) {
-            links_unlock_io(session);
-        }
+        links_pushed(session, wake);
         break;
     }
     return (psd_status)atomic_load(&session->failed);

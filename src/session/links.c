@@ -15,6 +15,8 @@
 #define LINKS_OPEN_NS (10 * CLOCK_NS_PER_S)
 #define LINKS_FLUSH_NS (5 * CLOCK_NS_PER_S)
 #define LINKS_WAIT_MS 100
+#define LINKS_BUSY_MS 1           /* while something is in flight */
+#define LINKS_TOGETHER_NS 20000u  /* pushes this close share a system call */
 
 /* ---- one link ---------------------------------------------------------- */
 
@@ -216,7 +218,7 @@ static void *io_main(void *argument)
             futex_wait(&session->io_go, 0, CLOCK_NS_PER_S);
             continue;
         }
-        loop_wait(session->loop, &events, LINKS_WAIT_MS);
+        loop_wait(session->loop, &events, LINKS_BUSY_MS);
         pthread_mutex_lock(&session->lock);
         if (!session->driving) {
             loop_dispatch(session->loop, &events);
@@ -240,6 +242,22 @@ void links_unlock_io(struct psd_session *session)
         links_busy(session)) {
         atomic_store(&session->io_go, 1);
         futex_wake(&session->io_go, 1);
+    }
+}
+
+/* Pushes that follow each other closely go together; a lone one goes at
+ * once. What is held back goes with the next push, the next wait, or by the
+ * I/O thread within a millisecond. */
+void links_pushed(struct psd_session *session, bool wake)
+{
+    uint64_t now = clock_ns();
+
+    if (!wake || now - session->pushed_ns > LINKS_TOGETHER_NS) {
+        worker_flush(&session->worker);
+    }
+    session->pushed_ns = now;
+    if (wake && !session->driving) {
+        links_unlock_io(session);
     }
 }
 

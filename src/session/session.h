@@ -89,6 +89,7 @@ struct psd_session {
     struct psd_listener *listener;
     struct loop_timer retry;
     bool retry_armed;
+    uint64_t pushed_ns;       /* when the last push was */
     pthread_t io_thread;
     bool io_started;
     _Atomic uint32_t io_go;   /* 1: the I/O thread may drive */
@@ -128,6 +129,8 @@ void links_close(struct psd_session *session);
 /* Listen for the others' links; `url` is how they reach us. */
 psd_status links_url(struct psd_session *session, char url[MESSAGE_URL_MAX]);
 void links_unlock_io(struct psd_session *session); /* let the thread drive */
+/* After a push; `wake`: the caller goes on computing. */
+void links_pushed(struct psd_session *session, bool wake);
 
 /* control.c: the master's frames; the calls that wait for them. */
 psd_status control_enter(struct psd_session *session);

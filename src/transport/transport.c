@@ -116,6 +116,13 @@ psd_status link_send(struct psd_link *link, const struct frame_header *header,
     return link->transport->send(link, &copy, payload);
 }
 
+void link_flush_large(struct psd_link *link)
+{
+    if (link_pending(link) >= LINK_FLUSH) {
+        link_flush(link);
+    }
+}
+
 void link_flush(struct psd_link *link)
 {
     link->transport->flush(link);

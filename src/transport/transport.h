@@ -26,6 +26,8 @@
                                         * cache before it is read */
 #define LINK_ADOPTED_FRAMES_MAX 65536     /* the same, adopted links */
 #define LINK_ADOPTED_BYTES_MAX (512u << 20) /* and their bytes */
+#define LINK_FLUSH (64u << 10)     /* queued bytes worth a system call now,
+                                    * while more may follow */
 #define LINK_REGIONS_MAX (WIRE_RANKS_MAX + 1)
 #define LINK_OPEN_MS 5000          /* connect and handshake */
 #define LISTEN_HALF_OPEN_MAX 64    /* peers that have not proved themselves */
@@ -136,6 +138,9 @@ psd_status link_adopt(struct psd_loop *loop, int fd_in, int fd_out,
 psd_status link_send(struct psd_link *link, const struct frame_header *header,
                      const void *payload);
 void link_flush(struct psd_link *link);
+/* Flush if LINK_FLUSH bytes are queued; the rest goes at the end of the
+ * dispatch, or by link_flush. */
+void link_flush_large(struct psd_link *link);
 size_t link_pending(const struct psd_link *link);
 psd_status link_map(struct psd_link *link, const struct psd_region *region);
 /* Frees it; NULL is allowed. */

@@ -97,7 +97,7 @@ static void pump_shard(struct worker *worker, struct worker_shard *shard)
 
         shard->join_sent = link_send(shard->link, &header, NULL) == PSD_OK;
     }
-    link_flush(shard->link);
+    link_flush_large(shard->link);
 }
 
 void worker_pump(struct worker *worker)
@@ -111,6 +111,15 @@ void worker_pump(struct worker *worker)
             (shard->sched.count > 0 ||
              (worker->joining && !shard->join_sent))) {
             pump_shard(worker, shard);
+        }
+    }
+}
+
+void worker_flush(struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->shard_count; i++) {
+        if (worker->shards[i].up) {
+            link_flush(worker->shards[i].link);
         }
     }
 }

@@ -87,8 +87,10 @@ void worker_link_up(struct worker *worker, struct psd_link *link);
 
 /* The flight of `tensor` is filled in: send its blocks. */
 void worker_post(struct worker *worker, uint32_t tensor);
-/* Send what can be sent. */
+/* Queue what can be sent; small things are kept together until the end of the
+ * dispatch, or worker_flush. */
 void worker_pump(struct worker *worker);
+void worker_flush(struct worker *worker);
 
 /* Out of data. worker_joined is true when every rank is, at every shard; the
  * flights' steps are then those of the others. */

@@ -32,7 +32,11 @@ static void every_block_goes_to_its_shard_with_its_bytes(void **state)
         assert_int_equal(frame->header.size, block->size);
         assert_memory_equal(frame->payload,
                             bench->data[LARGE] + block->offset, block->size);
-        assert_true(bench->recorder[s].flushes > 0);
+        assert_int_equal(bench->recorder[s].flushes, 0); /* small: later */
+    }
+    worker_flush(&bench->worker);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(bench->recorder[s].flushes, 1);
     }
 }
 
