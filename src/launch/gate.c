@@ -60,8 +60,7 @@ static void guest_leave(struct guest *guest, bool keep)
             gate->events.forget(gate->events.user, &guest->hello);
         }
     }
-    explicit_bzero(guest->reply.data, guest->reply.size);
-    pack_fini(&guest->reply);
+    pack_wipe(&guest->reply);
     guest->gate = NULL;
     if (gate->guest_count-- == GATE_GUESTS_MAX) {
         (void)loop_watch(gate->loop, &gate->watch, gate->fd, EPOLLIN,
@@ -212,12 +211,9 @@ static void judge(struct guest *guest)
     pack_init(&body);
     message_welcome_pack(&body, &welcome);
     compose(&guest->reply, FRAME_WELCOME, &body);
-    if (body.data != NULL) {
-        explicit_bzero(body.data, body.size);
-    }
     explicit_bzero(&welcome, sizeof(welcome));
     status = body.failed || guest->reply.failed ? PSD_ENOMEM : PSD_OK;
-    pack_fini(&body);
+    pack_wipe(&body);
     if (status != PSD_OK) {
         guest_leave(guest, false);
         return;

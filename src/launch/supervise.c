@@ -46,8 +46,7 @@ static void send_start(struct supervise *supervise)
     pack_init(&pack);
     launch_start_pack(&pack, &supervise->plan->start);
     send_pack(supervise->guard.link, NULL, FRAME_START, &pack);
-    explicit_bzero(pack.data, pack.size);
-    pack_fini(&pack);
+    pack_wipe(&pack);
 }
 
 static void on_taken(void *user, size_t size)

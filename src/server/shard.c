@@ -215,7 +215,8 @@ static psd_status check_push(const struct shard *shard,
                   header->length, tensor->name);
         return PSD_EPROTO;
     }
-    if (!reduce_op_fits(tensor, header->op) || !reduce_weight_fits(header->weight)) {
+    if (!reduce_op_fits(tensor, header->op) ||
+        !reduce_weight_fits(header->weight)) {
         log_error("shard: a push with op %u and weight %g for %s", header->op,
                   header->weight, tensor->name);
         return PSD_EPROTO;

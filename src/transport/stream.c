@@ -283,7 +283,8 @@ static void pay_credit(struct stream *stream)
 {
     struct frame_header header = { .type = FRAME_CREDIT };
 
-    if (stream->owed >= stream->window / STREAM_CREDIT_PART && stream->up && !stream->mute &&
+    if (stream->owed >= stream->window / STREAM_CREDIT_PART && stream->up &&
+        !stream->mute &&
         queue(stream, &header, NULL) == PSD_OK) {
         stream_flush(stream);
     }

@@ -1,4 +1,5 @@
 /* pack.c: see pack.h. */
+#define _GNU_SOURCE
 #include "wire/pack.h"
 
 #include "base/le.h"
@@ -15,6 +16,14 @@ void pack_fini(struct pack *pack)
 {
     mem_free(pack->data);
     pack_init(pack);
+}
+
+void pack_wipe(struct pack *pack)
+{
+    if (pack->data != NULL) {
+        explicit_bzero(pack->data, pack->size);
+    }
+    pack_fini(pack);
 }
 
 void pack_bytes(struct pack *pack, const void *bytes, size_t size)

@@ -18,6 +18,8 @@ struct pack {
 
 void pack_init(struct pack *pack);
 void pack_fini(struct pack *pack);
+/* pack_fini for what holds a secret. */
+void pack_wipe(struct pack *pack);
 void pack_bytes(struct pack *pack, const void *bytes, size_t size);
 void pack_u8(struct pack *pack, uint8_t value);
 void pack_u16(struct pack *pack, uint16_t value);

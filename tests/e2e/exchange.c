@@ -321,6 +321,17 @@ static uint64_t resident(void)
     return (uint64_t)kib * 1024;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SHADOWED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SHADOWED 1
+#endif
+#endif
+#ifndef SHADOWED
+#define SHADOWED 0
+#endif
+
 /* What three steps of a large private tensor cost beyond the gradient: at most
  * as much again, and 64 MiB. */
 static void memory(void)
@@ -361,7 +372,11 @@ int main(int argc, char **argv)
     rank = psd_rank(session);
     size = psd_size(session);
     if (argc > 1 && strcmp(argv[1], "memory") == 0) {
-        memory();
+        if (SHADOWED) {
+            puts("exchange: shadowed");
+        } else {
+            memory();
+        }
         psd_close(session);
         return 0;
     }
