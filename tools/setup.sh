@@ -29,6 +29,7 @@ rows() {
         echo "g++ cmd g++"
         echo "clang cmd clang"
         echo "libcmocka-dev pc cmocka"
+        echo "iproute2 cmd ss"
         ;;
     runtime) # clang's sanitizers and libFuzzer, by the version of clang
         major=$(clang -dumpversion | cut -d. -f1)

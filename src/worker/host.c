@@ -182,8 +182,19 @@ static struct board_kept kept_memory(void *user, uint32_t index)
     };
 }
 
+/* Is there another rank that will sum this block soon? */
+static bool owner_is_awake(const struct host *host, uint32_t index)
+{
+    uint32_t owner = block_of(host, index)->shard;
+
+    return owner != host->board.rank &&
+           atomic_load_explicit(&shm_bell(host->board.shm, owner)->sleeping,
+                                memory_order_relaxed) == 0;
+}
+
 /* Bring one block forward. In a push we sum what is ours to sum and leave the
- * rest to its owner, so that the ranks share the work; a wait takes all. */
+ * rest to its owner, so that the ranks share the work, unless the owner
+ * sleeps; a wait takes all. */
 enum move { MOVE_NONE, MOVE_POSTED, MOVE_DONE };
 enum when { IN_PUSH, IN_WAIT, IN_WAIT_URGENT };
 
@@ -198,8 +209,7 @@ static enum move move_block(struct host *host, uint32_t index, enum when when)
         }
         move = MOVE_POSTED;
     }
-    if (when == IN_PUSH &&
-        block_of(host, index)->shard != host->board.rank
+    if (when == IN_PUSH && owner_is_awake(host, index)
             ? !board_done(&host->board, index, mine->step)
             : board_try(&host->board, index, mine->step, kept_memory, host) !=
                   BOARD_DONE) {
@@ -275,6 +285,8 @@ void host_post(struct host *host, uint32_t index)
                         : flight->out + block_of(host, i)->offset);
         }
     }
+    /* Either we see that an owner sleeps, or it sees what we published. */
+    atomic_thread_fence(memory_order_seq_cst);
     call_helpers(host, tensor->size);
     for (uint32_t i = tensor->block_first; i < end; i++) {
         move_block(host, i, IN_PUSH);
