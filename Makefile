@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 ROUNDS ?= 5
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help demo test bench fuzz soak install clean
+.PHONY: all help demo test bench fuzz soak lint install clean
 
 all: $(BUILD)/build.ninja # build everything into build/ (the default)
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -42,6 +42,11 @@ fuzz: # every fuzz target for FUZZ_SECONDS (60) each
 soak: # 10,000 seeds of the simulator, the real faults 20 times
 	@tools/setup.sh test
 	@python3 tests/run --soak
+
+lint: all # clang-tidy over the sources, a few minutes
+	@tools/setup.sh lint
+	@clang-tidy --quiet -p $(BUILD) \
+	    $(filter-out %_test.c,$(wildcard src/*/*.c bin/*.c))
 
 install: all # install to PREFIX, a tree that works wherever it is moved
 	@DESTDIR=$(abspath $(PREFIX)) meson install -C $(BUILD) --no-rebuild --quiet

@@ -267,7 +267,7 @@ def report(rows, small, options, contenders):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=0.4)
     parser.add_argument("--workers", default="2,4")
     parser.add_argument("--bytes", default="64K,1M,16M,100M")
     parser.add_argument("--digest", default="rotate")

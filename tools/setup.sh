@@ -3,6 +3,7 @@
 #
 #     tools/setup.sh build            what `make` needs
 #     tools/setup.sh test             what `make test` needs besides
+#     tools/setup.sh lint             what `make lint` needs besides
 #     tools/setup.sh bench            what `make bench` needs besides
 #     tools/setup.sh bench --python   ... and print the Python that has torch
 #
@@ -38,6 +39,9 @@ rows() {
             grep -q .; then
             echo "libclang-rt-$major-dev missing"
         fi
+        ;;
+    lint)
+        echo "clang-tidy cmd clang-tidy"
         ;;
     bench)
         echo "openmpi-bin cmd mpirun"
@@ -134,13 +138,17 @@ test)
     install_group test
     install_group runtime
     ;;
+lint)
+    install_group build
+    install_group lint
+    ;;
 bench)
     install_group build
     install_group bench
     torch_python "${2:-}"
     ;;
 *)
-    echo "usage: tools/setup.sh build|test|bench [--python]" >&2
+    echo "usage: tools/setup.sh build|test|lint|bench [--python]" >&2
     exit 2
     ;;
 esac

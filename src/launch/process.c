@@ -61,7 +61,6 @@ static psd_status open_outputs(struct process *process,
                                const struct launch_start *start,
                                struct output_pool *pool, int ends[2])
 {
-    static const char *const suffixes[] = { "out", "err" };
     bool pass = !process->is_server && (start->tee_all || process->rank == 0);
 
     process->output_count = process->is_server ? 1 : 2;
@@ -80,7 +79,7 @@ static psd_status open_outputs(struct process *process,
                      process->rank);
         } else {
             snprintf(name, sizeof(name), "worker_%" PRIu32 ".%s", process->rank,
-                     suffixes[i]);
+                     i == 0 ? "out" : "err");
         }
         if (output_open(output, pool, start->logs, name, &ends[i]) != PSD_OK) {
             return PSD_ESYSTEM;

@@ -429,7 +429,7 @@ psd_status psd_push_pull(struct psd_session *session, psd_tensor tensor,
                          struct psd_result *result_p)
 {
     struct psd_push_args args = { .data = data, .weight = weight, .op = op };
-    psd_ticket ticket;
+    psd_ticket ticket = { 0 };
     psd_status status;
 
     pthread_mutex_lock(&session->lock);
@@ -446,8 +446,8 @@ psd_status psd_push_pull(struct psd_session *session, psd_tensor tensor,
 psd_status psd_broadcast(struct psd_session *session, psd_tensor tensor,
                          void *data, uint32_t root)
 {
-    psd_ticket ticket;
-    struct psd_result result;
+    psd_ticket ticket = { 0 };
+    struct psd_result result = { 0 };
     psd_status status;
 
     pthread_mutex_lock(&session->lock);

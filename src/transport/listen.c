@@ -248,14 +248,17 @@ static int listen_on(const struct addrinfo *at)
 
 static uint16_t port_of(int fd)
 {
-    struct sockaddr_storage address = { .ss_family = AF_UNSPEC };
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address;
     socklen_t size = sizeof(address);
 
-    (void)getsockname(fd, (struct sockaddr *)&address, &size);
-    if (address.ss_family == AF_INET6) {
-        return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-    }
-    return ntohs(((struct sockaddr_in *)&address)->sin_port);
+    memset(&address, 0, sizeof(address));
+    (void)getsockname(fd, &address.any, &size);
+    return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port
+                                                   : address.v4.sin_port);
 }
 
 static psd_status open_socket(const char *host, uint16_t port, int *fd_p)
