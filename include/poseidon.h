@@ -122,7 +122,8 @@ typedef struct psd_ticket {
 
 /* One tensor of the model. Zero-initialise; name, dtype, count are needed. */
 struct psd_spec {
-    const char *name;   /* unique in the job; up to 255 bytes */
+    const char *name;   /* unique in the job; up to 255 bytes; "psd." at the
+                         * beginning is reserved */
     psd_dtype dtype;
     psd_kind kind;
     uint64_t count;     /* elements; for GATHER the most one worker sends */
@@ -138,8 +139,8 @@ struct psd_push_args {
     const void *data;  /* kept until the ticket is done */
     void *out;         /* where the answer goes; NULL: in place over data.
                         * Kept until the ticket is done. */
-    double weight;     /* samples behind this gradient; 0: none, and then the
-                        * data are not looked at by MEAN and SUM */
+    double weight;     /* samples behind this gradient, up to 2^40; 0: none,
+                        * and then MEAN and SUM do not look at the data */
     psd_op op;         /* 0: MEAN for floats, SUM for integers */
     psd_memory memory; /* of data and out */
 };
@@ -149,8 +150,8 @@ struct psd_result {
     uint64_t step;         /* of this tensor, from 0 */
     uint32_t contributors; /* workers that pushed data with weight > 0 */
     uint32_t nobody;       /* 1: every push was absent; out is untouched */
-    uint32_t no_weight;    /* 1: data came, all of weight 0; out is zeros
-                            * (STORE: the value as it was) */
+    uint32_t no_weight;    /* MEAN, SUM: data came, all of weight 0; out is
+                            * zeros (STORE: the value as it was) */
 };
 
 /* ---- session ---------------------------------------------------------- */
@@ -178,7 +179,7 @@ PSD_API uint32_t psd_local_size(const struct psd_session *session);
 /* ---- model ------------------------------------------------------------ */
 
 /* Register a batch of tensors: at the start, or at any later step boundary
- * (no push of this worker in flight). Every worker registers the same batch,
+ * (every push of this worker waited for). Every worker registers the same batch,
  * in the same order; a difference ends the job and is printed name by name
  * (PSD_EDIFFER). A name known already, with the same spec, gives its id
  * again. `tensors` receives `count` ids. Collective. */

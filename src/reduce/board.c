@@ -204,10 +204,11 @@ static void wake(const struct board *board, uint32_t index)
     atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t r = 0; r < board->ranks; r++) {
         struct shm_bell *bell = shm_bell(board->shm, r);
+        uint32_t what = atomic_load_explicit(&bell->sleeping,
+                                             memory_order_relaxed);
 
         if (r != board->rank &&
-            atomic_load_explicit(&bell->sleeping, memory_order_relaxed) ==
-                index + 1) {
+            (what == index + 1 || what == BOARD_ANY_BLOCK)) {
             shm_bell_ring(bell);
         }
     }

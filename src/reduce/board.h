@@ -27,6 +27,10 @@
  * memory of the block's owner, who alone can sum it. */
 #define BOARD_KEPT 0x8000u
 
+/* What a bell says (`sleeping`) whose owner sleeps until any block is done;
+ * block + 1: until that one is. */
+#define BOARD_ANY_BLOCK (UINT32_MAX - 1)
+
 /* What a rank says about one block. */
 struct board_entry {
     _Atomic uint32_t turn; /* step + 1 of what follows */

@@ -51,7 +51,7 @@ struct server {
     uint32_t count;
     uint32_t batches; /* acknowledged to the master */
     pthread_mutex_t lock;
-    pthread_cond_t ended;
+    pthread_cond_t changed; /* the end, the epoch */
     bool over;
     _Atomic bool stopping;
     int exit_code;
@@ -63,7 +63,7 @@ static void server_end(struct server *server, int exit_code)
 {
     server->over = true;
     server->exit_code = exit_code;
-    pthread_cond_broadcast(&server->ended);
+    pthread_cond_broadcast(&server->changed);
 }
 
 /* Take over what the control thread has left. Returns false when it cannot
@@ -113,12 +113,26 @@ static void sleep_on_bell(struct server_thread *thread)
     atomic_store(&bell->sleeping, 0);
 }
 
+/* Workers may know the epoch before we do; what they send meanwhile has to
+ * wait in its ring or socket, not to be refused. */
+static void await_epoch(struct server_thread *thread)
+{
+    struct server *server = thread->server;
+
+    pthread_mutex_lock(&server->lock);
+    while (thread->epoch == 0 && !atomic_load(&server->stopping)) {
+        pthread_cond_wait(&server->changed, &server->lock);
+    }
+    pthread_mutex_unlock(&server->lock);
+}
+
 static void *thread_main(void *argument)
 {
     struct server_thread *thread = argument;
     struct server *server = thread->server;
     unsigned looks = 0;
 
+    await_epoch(thread);
     while (!atomic_load(&server->stopping)) {
         struct loop_events events;
 
@@ -270,7 +284,10 @@ static psd_status open_threads(struct server *server)
 
 static void close_threads(struct server *server)
 {
+    pthread_mutex_lock(&server->lock);
     atomic_store(&server->stopping, true);
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
     for (uint32_t i = 0; i < server->count; i++) {
         struct server_thread *thread = &server->threads[i];
 
@@ -335,6 +352,7 @@ static void on_frame(void *user, const struct frame_header *header,
                 server->threads[i].epoch = members.epoch;
             }
             message_members_fini(&members);
+            pthread_cond_broadcast(&server->changed);
         }
         break;
     case FRAME_TABLE:
@@ -407,7 +425,7 @@ static int serve(struct server *server)
     }
     pthread_mutex_lock(&server->lock);
     while (!server->over) {
-        pthread_cond_wait(&server->ended, &server->lock);
+        pthread_cond_wait(&server->changed, &server->lock);
     }
     pthread_mutex_unlock(&server->lock);
     return server->exit_code;
@@ -416,7 +434,7 @@ static int serve(struct server *server)
 int server_main(int argc, char **argv)
 {
     struct server server = { .lock = PTHREAD_MUTEX_INITIALIZER,
-                             .ended = PTHREAD_COND_INITIALIZER };
+                             .changed = PTHREAD_COND_INITIALIZER };
     const char *agent = getenv("PSD_AGENT");
     const char *rank = getenv("PSD_RANK");
     char error[WIRE_TEXT_MAX] = "";

@@ -163,10 +163,13 @@ static psd_status send_enter(struct psd_session *session)
         enter.url_count = 1;
     }
     if (status != PSD_OK) {
-        return session_fail(session, status,
-                            "cannot listen on %s, ports %s: is it taken?",
-                            session->member.welcome.host,
-                            session->member.welcome.ports);
+        pthread_mutex_lock(&session->lock);
+        session_fail(session, status,
+                     "cannot listen on %s, ports %s: is it taken?",
+                     session->member.welcome.host,
+                     session->member.welcome.ports);
+        pthread_mutex_unlock(&session->lock);
+        return status;
     }
     pack_init(&pack);
     message_enter_pack(&pack, &enter);

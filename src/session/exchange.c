@@ -170,6 +170,7 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
     flight->contributors = 0;
     flight->in_flight = true;
     flight->ticket = ++session->tickets;
+    session->open_tickets++;
     session->in_flight++;
     if (ticket_p != NULL) {
         *ticket_p = ticket_make(tensor, flight->step);
@@ -379,6 +380,7 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
     }
     flight = &session->flights[wait.tensor];
     flight->ticket = 0;
+    session->open_tickets--;
     if (result_p != NULL) {
         *result_p = (struct psd_result){
             .step = flight->step - 1,
@@ -409,6 +411,7 @@ static psd_status wait_all(struct psd_session *session)
 
     if (status == PSD_OK) {
         session->waited = session->tickets;
+        session->open_tickets = 0;
         status = (psd_status)atomic_load(&session->failed);
     }
     return status;
@@ -456,8 +459,8 @@ psd_status psd_broadcast(struct psd_session *session, psd_tensor tensor,
         (root >= session->size || data == NULL ||
          session->model.tensors[tensor.id].kind == PSD_KIND_GATHER)) {
         status = session_refuse(session,
-                                "tensor %s: a broadcast needs data and a "
-                                "root below %" PRIu32,
+                                "tensor %s: a broadcast needs data, a root "
+                                "below %" PRIu32 ", and no kind GATHER",
                                 session->model.tensors[tensor.id].name,
                                 session->size);
     }

@@ -207,11 +207,13 @@ psd_status links_connect(struct psd_session *session)
 
 /* ---- the I/O thread ---------------------------------------------------- */
 
+/* Ends with a failure: the callers, told of it, have their memory back. */
 static void *io_main(void *argument)
 {
     struct psd_session *session = argument;
 
-    while (!atomic_load(&session->stopping)) {
+    while (!atomic_load(&session->stopping) &&
+           atomic_load(&session->failed) == 0) {
         struct loop_events events;
 
         if (atomic_load(&session->io_go) == 0) {
@@ -220,7 +222,7 @@ static void *io_main(void *argument)
         }
         loop_wait(session->loop, &events, LINKS_BUSY_MS);
         pthread_mutex_lock(&session->lock);
-        if (!session->driving) {
+        if (!session->driving && atomic_load(&session->failed) == 0) {
             loop_dispatch(session->loop, &events);
         }
         pthread_mutex_unlock(&session->lock);
@@ -246,13 +248,15 @@ void links_unlock_io(struct psd_session *session)
 }
 
 /* Pushes that follow each other closely go together; a lone one goes at
- * once. What is held back goes with the next push, the next wait, or by the
- * I/O thread within a millisecond. */
+ * once, and so does every one while another thread waits, which may sleep.
+ * What is held back goes with the next push, the next wait, or by the I/O
+ * thread within a millisecond. */
 void links_pushed(struct psd_session *session, bool wake)
 {
     uint64_t now = clock_ns();
 
-    if (!wake || now - session->pushed_ns > LINKS_TOGETHER_NS) {
+    if (!wake || session->driving ||
+        now - session->pushed_ns > LINKS_TOGETHER_NS) {
         worker_flush(&session->worker);
     }
     session->pushed_ns = now;

@@ -85,6 +85,9 @@ static void sleep_on_bell(struct psd_session *session,
         uint32_t block = host_pending(&session->host, wait->tensor);
 
         what = block == UINT32_MAX ? SLEEP_ON_ANYTHING : block + 1;
+        if (session->waiting > 0) {
+            what = BOARD_ANY_BLOCK; /* theirs may be another one */
+        }
     }
     atomic_store(&bell->sleeping, what);
     atomic_thread_fence(memory_order_seq_cst);
@@ -208,6 +211,18 @@ static psd_status drive_until(struct psd_session *session,
     return status;
 }
 
+/* Sleep while another thread drives. On the board it may sleep until its own
+ * block is done; woken, it sees that there are others. */
+static void await_driver(struct psd_session *session)
+{
+    session->waiting++;
+    if (session->way == SESSION_BOARD) {
+        shm_bell_ring(shm_bell(&session->shm, session->rank));
+    }
+    pthread_cond_wait(&session->changed, &session->lock);
+    session->waiting--;
+}
+
 psd_status session_await(struct psd_session *session,
                          const struct session_wait *wait)
 {
@@ -223,9 +238,7 @@ psd_status session_await(struct psd_session *session,
             status = drive_until(session, wait);
             break;
         }
-        session->waiting++;
-        pthread_cond_wait(&session->changed, &session->lock);
-        session->waiting--;
+        await_driver(session);
     }
     session->metrics.wait_ns += clock_ns() - started;
     return status;

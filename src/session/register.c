@@ -65,6 +65,7 @@ static psd_status check_twice(struct psd_session *session,
                               const struct message_table *table)
 {
     struct model seen;
+    bool told = false;
     psd_status status = model_init(&seen, 1, WIRE_DATA_MAX);
 
     for (uint32_t i = 0; i < table->count && status == PSD_OK; i++) {
@@ -78,7 +79,14 @@ static psd_status check_twice(struct psd_session *session,
                                     "tensor %s is twice in the batch, with "
                                     "different specs",
                                     one.specs->name);
+            told = true;
         }
+    }
+    if (status != PSD_OK && !told) {
+        session_refuse(session,
+                       "there is no room for this batch of %" PRIu32
+                       " tensors: too many, or too large",
+                       table->count);
     }
     model_fini(&seen);
     return status;
@@ -173,14 +181,16 @@ psd_status psd_register(struct psd_session *session,
         return status;
     }
     table.specs = mem_zalloc_array(count, sizeof(*table.specs));
+    pthread_mutex_lock(&session->lock);
     if (table.specs == NULL) {
+        session_refuse(session, "no memory for %" PRIu32 " specs", count);
+        pthread_mutex_unlock(&session->lock);
         return PSD_ENOMEM;
     }
-    pthread_mutex_lock(&session->lock);
-    if (session->in_flight > 0) {
+    if (session->open_tickets > 0) {
         status = session_refuse(session, "%" PRIu32 " tensors are in flight; "
                                 "wait for them before psd_register",
-                                session->in_flight);
+                                session->open_tickets);
     }
     for (uint32_t i = 0; i < count && status == PSD_OK; i++) {
         status = spec_set(session, &specs[i], &table.specs[i]);

@@ -60,6 +60,7 @@ struct psd_session {
     uint32_t in_flight;       /* tensors that are not answered */
     uint64_t tickets;         /* given so far */
     uint64_t waited;          /* tickets up to this one are waited for */
+    uint32_t open_tickets;    /* given and not waited for */
 
     struct member member;
     bool has_member;

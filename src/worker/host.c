@@ -289,6 +289,9 @@ void host_post(struct host *host, uint32_t index)
     atomic_thread_fence(memory_order_seq_cst);
     call_helpers(host, tensor->size);
     for (uint32_t i = tensor->block_first; i < end; i++) {
+        if (direct) { /* its owner may keep a private part */
+            board_call_owner(&host->board, i, flight->step);
+        }
         move_block(host, i, IN_PUSH);
     }
     mem_path_leave();

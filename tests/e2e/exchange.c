@@ -371,6 +371,8 @@ int main(int argc, char **argv)
     }
     rank = psd_rank(session);
     size = psd_size(session);
+    /* At once: the servers may not have heard of the job's epoch yet. */
+    CHECK(psd_barrier(session) == PSD_OK);
     if (argc > 1 && strcmp(argv[1], "memory") == 0) {
         if (SHADOWED) {
             puts("exchange: shadowed");
