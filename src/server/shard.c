@@ -312,6 +312,7 @@ static psd_status on_push(struct shard *shard, struct psd_link *link,
         }
         return PSD_OK;
     }
+    shard->rank[rank].joined_sent = true; /* it is past any join */
     slot = &block->slots[rank];
     *slot = (struct shard_slot){
         .data = link->mapped ? (char *)(uintptr_t)payload

@@ -29,6 +29,7 @@ psd_status shard_init(struct shard *shard, const struct model *model,
     }
     shard->rank = mem_zalloc_array(ranks, sizeof(*shard->rank));
     if (shard->rank == NULL) {
+        shard->ranks = 0; /* nothing to look at when it is closed */
         return PSD_ENOMEM;
     }
     return reduce_round_init(&shard->round, ranks);

@@ -67,7 +67,8 @@ static void on_retry(struct loop_timer *timer)
     session->retry_armed = false;
     for (uint32_t i = 0; i < session->worker.shard_count; i++) {
         if (session->worker.shards[i].link == NULL &&
-            session->left != i + 1 && open_one(session, i) != PSD_OK) {
+            !(session->has_shard && session->left == i + 1) &&
+            open_one(session, i) != PSD_OK) {
             retry_later(session);
         }
     }

@@ -91,7 +91,7 @@ static void sleep_on_bell(struct psd_session *session,
     }
     atomic_store(&bell->sleeping, what);
     atomic_thread_fence(memory_order_seq_cst);
-    if (drive(session, false) == 0 && !wait->ready(session, wait) &&
+    if (drive(session, true) == 0 && !wait->ready(session, wait) &&
         atomic_load(&session->failed) == 0) {
         pthread_mutex_unlock(&session->lock);
         futex_wait(&bell->rings, rings, SLEEP_NS);

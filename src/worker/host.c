@@ -8,7 +8,7 @@ psd_status host_init(struct host *host, const struct shm_board *shm,
                      const struct model *model, uint32_t rank, uint32_t ranks,
                      char **arenas, struct arena *arena)
 {
-    *host = (struct host){ .arena = arena };
+    *host = (struct host){ .arena = arena, .burst = HOST_STAGE_MORE };
     list_init(&host->pending);
     return board_init(&host->board, shm, model, rank, ranks, arenas,
                       arena->size);
@@ -112,6 +112,7 @@ static void finish(struct host *host, uint32_t index)
         mine->stage = NULL;
     }
     mine->posted = false;
+    host->burst = HOST_STAGE_MORE;
     flight->flags |= cell->flags;
     flight->contributors = cell->contributors;
     if (--flight->blocks_left == 0) {
@@ -150,7 +151,7 @@ static bool in_place(const struct host *host, const struct flight *flight,
 
 /* Publish a block of private memory, if it may be now: the owner keeps it and
  * reads it where it is, the others stage it. */
-static bool post_private(struct host *host, uint32_t index, bool urgent)
+static bool post_private(struct host *host, uint32_t index)
 {
     const struct model_block *block = block_of(host, index);
 
@@ -159,9 +160,13 @@ static bool post_private(struct host *host, uint32_t index, bool urgent)
         publish(host, index, NULL);
         return true;
     }
-    if ((host->staged + block->size > HOST_STAGE_AHEAD && host->staged > 0 &&
-         !urgent) ||
-        !stage(host, index)) {
+    if (host->staged + block->size > HOST_STAGE_AHEAD && host->staged > 0) {
+        if (host->spare == 0) {
+            return false;
+        }
+        host->spare -= host->spare < block->size ? host->spare : block->size;
+    }
+    if (!stage(host, index)) {
         return false;
     }
     publish(host, index, host->blocks[index].stage);
@@ -182,34 +187,40 @@ static struct board_kept kept_memory(void *user, uint32_t index)
     };
 }
 
-/* Is there another rank that will sum this block soon? */
-static bool owner_is_awake(const struct host *host, uint32_t index)
+/* May this block be left to its owner? Not when that is us, when it sleeps, or
+ * when somebody sleeps until the block is done. */
+static bool leave_to_owner(const struct host *host, uint32_t index)
 {
     uint32_t owner = block_of(host, index)->shard;
 
-    return owner != host->board.rank &&
-           atomic_load_explicit(&shm_bell(host->board.shm, owner)->sleeping,
-                                memory_order_relaxed) == 0;
+    for (uint32_t r = 0; r < host->board.ranks; r++) {
+        uint32_t what = atomic_load_explicit(
+            &shm_bell(host->board.shm, r)->sleeping, memory_order_relaxed);
+
+        if (what == index + 1 || (what != 0 && r == owner)) {
+            return false;
+        }
+    }
+    return owner != host->board.rank;
 }
 
-/* Bring one block forward. In a push we sum what is ours to sum and leave the
- * rest to its owner, so that the ranks share the work, unless the owner
- * sleeps; a wait takes all. */
+/* Bring one block forward, and sum it if that is for us to do now. */
 enum move { MOVE_NONE, MOVE_POSTED, MOVE_DONE };
-enum when { IN_PUSH, IN_WAIT, IN_WAIT_URGENT };
+enum share { SHARE_OWN, SHARE_ALL };
 
-static enum move move_block(struct host *host, uint32_t index, enum when when)
+static enum move move_block(struct host *host, uint32_t index,
+                            enum share share)
 {
     struct host_block *mine = &host->blocks[index];
     enum move move = MOVE_NONE;
 
     if (!mine->posted) {
-        if (!post_private(host, index, when == IN_WAIT_URGENT)) {
+        if (!post_private(host, index)) {
             return MOVE_NONE;
         }
         move = MOVE_POSTED;
     }
-    if (when == IN_PUSH && owner_is_awake(host, index)
+    if (share == SHARE_OWN && leave_to_owner(host, index)
             ? !board_done(&host->board, index, mine->step)
             : board_try(&host->board, index, mine->step, kept_memory, host) !=
                   BOARD_DONE) {
@@ -223,9 +234,9 @@ static enum move move_block(struct host *host, uint32_t index, enum when when)
 unsigned host_progress(struct host *host, bool urgent)
 {
     struct list *node = host->pending.next;
-    enum when when = urgent ? IN_WAIT_URGENT : IN_WAIT;
     unsigned moved = 0;
 
+    host->spare = urgent ? host->burst : 0;
     while (node != &host->pending) {
         struct host_block *mine = list_entry(node, struct host_block, node);
 
@@ -237,12 +248,13 @@ unsigned host_progress(struct host *host, bool urgent)
             __builtin_prefetch(board_cell(
                 &host->board, (uint32_t)(next - host->blocks)));
         }
-        if (move_block(host, (uint32_t)(mine - host->blocks), when) !=
-            MOVE_NONE) {
-            when = IN_WAIT; /* one step beyond the bound at a time */
-            moved++;
-        }
+        moved += move_block(host, (uint32_t)(mine - host->blocks),
+                            SHARE_ALL) != MOVE_NONE;
     }
+    if (host->spare < host->burst && urgent) {
+        host->burst *= 2; /* twice as much, if even that moves nothing */
+    }
+    host->spare = 0;
     return moved;
 }
 
@@ -257,13 +269,15 @@ static void finish_oldest(struct host *host)
             return;
         }
         mine = list_entry(node, struct host_block, node);
-        if (move_block(host, (uint32_t)(mine - host->blocks), IN_PUSH) !=
+        if (move_block(host, (uint32_t)(mine - host->blocks), SHARE_OWN) !=
             MOVE_DONE) {
             return;
         }
     }
 }
 
+/* In a push we sum what is ours to sum and leave the rest to its owners, so
+ * that the ranks share the work. */
 void host_post(struct host *host, uint32_t index)
 {
     const struct model_tensor *tensor = &host->board.model->tensors[index];
@@ -285,14 +299,14 @@ void host_post(struct host *host, uint32_t index)
                         : flight->out + block_of(host, i)->offset);
         }
     }
-    /* Either we see that an owner sleeps, or it sees what we published. */
+    /* Either we see that somebody sleeps, or he sees what we published. */
     atomic_thread_fence(memory_order_seq_cst);
     call_helpers(host, tensor->size);
     for (uint32_t i = tensor->block_first; i < end; i++) {
         if (direct) { /* its owner may keep a private part */
             board_call_owner(&host->board, i, flight->step);
         }
-        move_block(host, i, IN_PUSH);
+        move_block(host, i, SHARE_OWN);
     }
     mem_path_leave();
 }

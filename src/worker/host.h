@@ -19,6 +19,7 @@
 #include "worker/worker.h"
 
 #define HOST_STAGE_AHEAD (1u << 20) /* bytes staged before others catch up */
+#define HOST_STAGE_MORE (256u << 10) /* beyond that while all are stuck */
 #define HOST_HELP_MIN (512u << 10)  /* worth waking a sleeper for */
 #define HOST_KEEP_MIN (4u << 20)    /* keep_min where cores are short */
 
@@ -39,6 +40,9 @@ struct host {
     uint32_t block_count;
     struct list pending;       /* blocks in flight, in order of push */
     size_t staged;             /* bytes */
+    size_t spare;              /* beyond HOST_STAGE_AHEAD, in this pass */
+    size_t burst;              /* what an urgent pass may; doubles until some
+                                * block is done */
     uint64_t keep_min;         /* private tensors from this size on are kept
                                 * by the owners of their blocks: less to copy,
                                 * but every rank has to run once more */
@@ -59,8 +63,8 @@ psd_status host_add(struct host *host, struct flight *flights);
  * became complete. */
 void host_post(struct host *host, uint32_t tensor);
 
-/* Bring everything in flight forward. `urgent`: nothing moved for a while,
- * stage more. Returns how many blocks moved. */
+/* Bring everything in flight forward. `urgent`: nothing moved for a while, so
+ * more may be staged. Returns how many blocks moved. */
 unsigned host_progress(struct host *host, bool urgent);
 
 /* A block of `tensor` (UINT32_MAX: of any) that is still in flight; sleep

@@ -45,7 +45,7 @@ static struct cluster_plan plan_of(uint64_t seed)
 
 static void report(uint64_t seed, const struct cluster_result *result)
 {
-    print_message("seed %llu: answers %llu wrong %llu finished %u told %u "
+    print_message("# seed %llu: answers %llu wrong %llu finished %u told %u "
                   "lost %u hung %d %s\n",
                   (unsigned long long)seed,
                   (unsigned long long)result->answers,
@@ -139,7 +139,7 @@ static void sixty_four_workers_register_1000_tensors_in_2_seconds(void **state)
     clock_replace(NULL);
     started = clock_ns();
     cluster_run(&plan, &result);
-    print_message("64 workers, 1000 tensors: %.2f s with one step\n",
+    print_message("# 64 workers, 1000 tensors: %.2f s with one step\n",
                   (double)(clock_ns() - started) / 1e9);
     assert_int_equal(result.finished, 64);
     assert_int_equal(result.wrong, 0);
