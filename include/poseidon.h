@@ -180,8 +180,8 @@ PSD_API uint32_t psd_local_size(const struct psd_session *session);
 
 /* Register a batch of tensors: at the start, or at any later step boundary
  * (every push of this worker waited for). Every worker registers the same
- * batch, in the same order; a difference ends the job and is printed name by name
- * (PSD_EDIFFER). A name known already, with the same spec, gives its id
+ * batch, in the same order; a difference ends the job and is printed name by
+ * name (PSD_EDIFFER). A name known already, with the same spec, gives its id
  * again. `tensors` receives `count` ids. Collective. */
 PSD_API psd_status psd_register(struct psd_session *session,
                                 const struct psd_spec *specs, uint32_t count,
