@@ -172,7 +172,7 @@ static void explain(const struct option_row *row, const char *shown,
     }
 }
 
-static void environment_name(const char *name, char *out, size_t size)
+void option_variable(const char *name, char *out, size_t size)
 {
     size_t used = (size_t)snprintf(out, size, "PSD_");
 
@@ -193,7 +193,7 @@ psd_status option_environment(const struct option_row *rows, void *settings,
         if (!row->job) {
             continue;
         }
-        environment_name(row->name, name, sizeof(name));
+        option_variable(row->name, name, sizeof(name));
         text = getenv(name);
         if (text != NULL && set_field(row, settings, text) != PSD_OK) {
             explain(row, name, text, error, error_size);

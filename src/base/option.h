@@ -37,6 +37,9 @@ struct option_row {
 /* Set every field to its row's default. `rows` ends with a NULL name. */
 psd_status option_defaults(const struct option_row *rows, void *settings);
 
+/* The variable of a row: "block-size" -> "PSD_BLOCK_SIZE". */
+void option_variable(const char *name, char *out, size_t size);
+
 /* Take every job row that the environment sets (PSD_NAME). */
 psd_status option_environment(const struct option_row *rows, void *settings,
                               char *error, size_t error_size);

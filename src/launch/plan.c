@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "launch/plan.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/resource.h>
@@ -56,20 +55,14 @@ static psd_status add_settings(struct launch_words *variables,
 {
     for (const struct option_row *row = psd_settings_rows; row->name != NULL;
          row++) {
-        char name[64] = "PSD_";
+        char name[64];
         char value[256];
-        size_t used = strlen(name);
         psd_status status;
 
         if (!row->job) {
             continue;
         }
-        for (const char *at = row->name; *at != '\0' && used + 1 < sizeof(name);
-             at++) {
-            name[used++] =
-                (char)(*at == '-' ? '_' : toupper((unsigned char)*at));
-        }
-        name[used] = '\0';
+        option_variable(row->name, name, sizeof(name));
         option_format(row, settings, value, sizeof(value));
         status = launch_words_add(variables, name, value);
         if (status != PSD_OK) {

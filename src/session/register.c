@@ -59,39 +59,6 @@ static psd_status spec_set(struct psd_session *session,
     return PSD_OK;
 }
 
-/* A name that comes twice in a batch must mean the same: the first one is
- * added alone and the rest compared with it. */
-static psd_status check_twice(struct psd_session *session,
-                              const struct message_table *table)
-{
-    struct model seen;
-    bool told = false;
-    psd_status status = model_init(&seen, 1, WIRE_DATA_MAX);
-
-    for (uint32_t i = 0; i < table->count && status == PSD_OK; i++) {
-        struct message_table one = { 1, &table->specs[i] };
-        uint32_t known = model_find(&seen, one.specs->name);
-
-        if (known == UINT32_MAX) {
-            status = model_add(&seen, &one);
-        } else if (!model_matches(&seen.tensors[known], one.specs)) {
-            status = session_refuse(session,
-                                    "tensor %s is twice in the batch, with "
-                                    "different specs",
-                                    one.specs->name);
-            told = true;
-        }
-    }
-    if (status != PSD_OK && !told) {
-        session_refuse(session,
-                       "there is no room for this batch of %" PRIu32
-                       " tensors: too many, or too large",
-                       table->count);
-    }
-    model_fini(&seen);
-    return status;
-}
-
 /* A name that is known must mean the same. */
 static psd_status check_known(struct psd_session *session,
                               const struct message_table *table)
@@ -152,11 +119,14 @@ static psd_status add_table(struct psd_session *session,
     if (status != PSD_OK) {
         return status;
     }
-    status = check_twice(session, table);
-    if (status != PSD_OK) {
-        return status;
+    status = model_add(&session->model, table); /* all or nothing */
+    if (status == PSD_EINVAL) {
+        return session_refuse(session,
+                              "this batch of %" PRIu32 " tensors has a name "
+                              "twice with different specs, or too many or "
+                              "too large tensors",
+                              table->count);
     }
-    status = model_add(&session->model, table);
     if (status == PSD_OK) {
         status = session_grow(session, before);
     }
