@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/word.h"
 #include "bench.h"
 #include "command.h"
 #include "launch/exit_code.h"
@@ -14,14 +15,19 @@ struct command {
 };
 
 static const struct command commands[] = {
+    { "check", "look whether a cluster is fit for a job", check_main },
+    { "status", "show the running jobs", status_main },
+    { "logs", "show what a worker of a running job writes", logs_main },
+    { "attach", "show a running job as psd_run would", attach_main },
+    { "stop", "end a running job", stop_main },
     { "bench", "measure how fast workers exchange gradients", bench_main },
     { "server", "be a parameter server (started by an agent)", server_main },
     { "agent", "start and watch the processes of a host (by psd_run)",
       agent_main },
     { "master", "hold a job together (started by psd_run)", master_main },
+    { "probe", "look around on a host (started by psd check)", probe_main },
 };
 
-#define WORD_MAX      31
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
 static void help(FILE *file)
@@ -33,42 +39,15 @@ static void help(FILE *file)
     fprintf(file, "\n`psd COMMAND --help` tells more; psd_run starts a job.\n");
 }
 
-/* Edits between two words. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[WORD_MAX + 1];
-    size_t size = strlen(b);
-
-    for (size_t j = 0; j <= size; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i + 1;
-        for (size_t j = 1; j <= size; j++) {
-            size_t best = diagonal + (a[i] != b[j - 1]);
-
-            diagonal = row[j];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            row[j] = best;
-        }
-    }
-    return row[size];
-}
-
 /* A slip of the finger or two away. */
 static const char *nearest(const char *word)
 {
     const char *found = NULL;
-    size_t best = 3;
+    size_t best = WORD_FAR;
 
-    for (size_t i = 0; i < COMMAND_COUNT && strlen(word) <= WORD_MAX; i++) {
-        size_t edits = distance(word, commands[i].name);
-
-        if (edits < best) {
-            best = edits;
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (word_nearer(word, strlen(word), commands[i].name,
+                        strlen(commands[i].name), &best)) {
             found = commands[i].name;
         }
     }

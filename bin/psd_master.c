@@ -3,17 +3,24 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/option.h"
 #include "command.h"
 #include "launch/exit_code.h"
+#include "launch/helper.h"
 #include "master/master.h"
 #include "transport/transport.h"
+
+#define LOOK_MS 250          /* for stalls, and whether psd_run is there */
+#define BEAT_NS (UINT64_C(2500) * CLOCK_NS_PER_MS) /* psd_run's is 1 s */
 
 struct settings {
     uint64_t workers;
     uint64_t servers;
     uint64_t threads;
+    uint64_t silence;
+    uint64_t stall_after;
     bool help;
 };
 
@@ -41,6 +48,24 @@ static const struct option_row rows[] = {
       .low = 1,
       .high = WIRE_SHARDS_MAX,
       .help = "I/O threads of each server" },
+    { .name = "silence",
+      .kind = OPTION_UINT,
+      .offset = FIELD(silence),
+      .initial = "0",
+      .low = 0,
+      .high = UINT32_MAX,
+      .value_name = "MS",
+      .help = "end when psd_run is silent so long; 0: at the end of its "
+              "stream only" },
+    { .name = "stall-after",
+      .kind = OPTION_UINT,
+      .offset = FIELD(stall_after),
+      .initial = "0",
+      .low = 0,
+      .high = UINT32_MAX,
+      .value_name = "MS",
+      .help = "a wait that lasts longer is a stall; 0: 60 s, or ten times the "
+              "median step when that is more" },
     { .name = "help",
       .letter = 'h',
       .kind = OPTION_FLAG,
@@ -52,6 +77,8 @@ static const struct option_row rows[] = {
 struct desk {
     struct psd_link *link;
     struct master *master;
+    uint64_t heard_ns;
+    uint64_t looked_ns;
     bool done;
 };
 
@@ -71,7 +98,10 @@ static psd_status deliver(void *user, struct psd_link *link,
 {
     struct desk *desk = user;
 
-    (void)link;
+    desk->heard_ns = clock_ns();
+    if (header->type == FRAME_BEAT) { /* psd_run, too, wants to know */
+        return link_send(link, header, NULL);
+    }
     return master_deliver(desk->master, header, payload);
 }
 
@@ -82,6 +112,22 @@ static void down(void *user, struct psd_link *link, psd_status why)
     (void)link;
     (void)why;
     desk->done = true;
+}
+
+/* While psd_run says nothing (it was stopped, say) nobody can be heard, and
+ * nothing is to be concluded from that. */
+static void look(struct desk *desk, const struct settings *settings)
+{
+    uint64_t now = clock_ns();
+    uint64_t silence_ns = now - desk->heard_ns;
+
+    if (silence_ns < BEAT_NS &&
+        now - desk->looked_ns >= LOOK_MS * CLOCK_NS_PER_MS) {
+        desk->looked_ns = now;
+        master_tick(desk->master);
+    }
+    desk->done |= settings->silence > 0 &&
+                  silence_ns > settings->silence * CLOCK_NS_PER_MS;
 }
 
 static psd_status serve(const struct settings *settings)
@@ -104,14 +150,22 @@ static psd_status serve(const struct settings *settings)
     if (status != PSD_OK) {
         goto undo_master;
     }
+    status = helper_greet(STDOUT_FILENO, "master");
+    if (status != PSD_OK) {
+        goto undo_loop;
+    }
     status = link_adopt(loop, STDIN_FILENO, STDOUT_FILENO, &link_events, &desk,
                         &desk.link);
     if (status != PSD_OK) {
         goto undo_loop;
     }
+    master_stall_after(desk.master,
+                       settings->stall_after * CLOCK_NS_PER_MS);
+    desk.heard_ns = clock_ns();
     while (!desk.done) {
-        loop_wait(loop, &found, -1);
+        loop_wait(loop, &found, LOOK_MS);
         loop_dispatch(loop, &found);
+        look(&desk, settings);
     }
     link_close(desk.link);
 

@@ -1,178 +1,48 @@
 /*
  * psd_run.c: the launcher's command line. What is wrong with it is said here,
- * before anything is started; the rest is src/launch/supervise.c.
+ * before anything is started; psd_run_start.c goes on from there.
  */
 #define _GNU_SOURCE
-#include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/option.h"
+#include "config/config.h"
 #include "launch/exit_code.h"
-#include "launch/folder.h"
-#include "launch/plan.h"
-#include "launch/supervise.h"
-#include "member/settings.h"
-
-#define ROWS_MAX 64
-
-struct settings {
-    struct psd_settings job; /* first: its rows have their own offsets */
-    uint64_t workers;
-    uint64_t servers;
-    const char *out;
-    const char *tee;
-    const char *name;
-    double grace;
-    bool help;
-    bool version;
-};
-
-static_assert(offsetof(struct settings, job) == 0, "rows are shared");
-
-#define FIELD(field) offsetof(struct settings, field)
-
-static const struct option_row own_rows[] = {
-    { .name = "workers",
-      .letter = 'n',
-      .kind = OPTION_UINT,
-      .offset = FIELD(workers),
-      .initial = "1",
-      .low = 1,
-      .high = WIRE_RANKS_MAX,
-      .help = "workers on this machine" },
-    { .name = "servers",
-      .letter = 's',
-      .kind = OPTION_UINT,
-      .offset = FIELD(servers),
-      .initial = "0",
-      .low = 0,
-      .high = WIRE_SHARDS_MAX,
-      .help = "parameter servers as processes of their own; 0: the workers "
-              "play the role" },
-    { .name = "out",
-      .letter = 'o',
-      .kind = OPTION_TEXT,
-      .offset = FIELD(out),
-      .initial = ".",
-      .value_name = "DIR",
-      .help = "where the folder poseidon_log_<time> is made" },
-    { .name = "tee",
-      .kind = OPTION_CHOICE,
-      .offset = FIELD(tee),
-      .initial = "0",
-      .choices = "0|all",
-      .help = "show the output of worker 0, or of all with a prefix" },
-    { .name = "grace",
-      .kind = OPTION_DOUBLE,
-      .offset = FIELD(grace),
-      .initial = "3",
-      .low = 0,
-      .high = 3600,
-      .value_name = "SECONDS",
-      .help = "time for the others to end by themselves after a failure, and "
-              "from SIGTERM to SIGKILL after Ctrl-C" },
-    { .name = "name",
-      .kind = OPTION_TEXT,
-      .offset = FIELD(name),
-      .help = "of the job: JOB_NAME in its environment; default: that of the "
-              "log folder" },
-    { .name = "help",
-      .letter = 'h',
-      .kind = OPTION_FLAG,
-      .offset = FIELD(help),
-      .help = "this text" },
-    { .name = "version",
-      .kind = OPTION_FLAG,
-      .offset = FIELD(version),
-      .help = "the version" },
-};
-
-/* Our own options and those of every job, in one table. */
-static const struct option_row *all_rows(void)
-{
-    static struct option_row rows[ROWS_MAX];
-    size_t own = sizeof(own_rows) / sizeof(own_rows[0]);
-
-    memcpy(rows, own_rows, sizeof(own_rows));
-    for (size_t i = 0; psd_settings_rows[i].name != NULL; i++) {
-        PSD_ASSERT(own + i + 1 < ROWS_MAX);
-        rows[own + i] = psd_settings_rows[i];
-    }
-    return rows;
-}
+#include "config/hostfile.h"
+#include "config/slurm.h"
+#include "config/task.h"
+#include "psd_run.h"
 
 static void help(const struct option_row *rows)
 {
-    printf("usage: psd_run -n WORKERS [OPTION...] COMMAND\n\n"
-           "Runs COMMAND once per worker, as one training job. One quoted\n"
-           "string is run by sh -c; several words, or words after --, are\n"
-           "executed as they are. The workers' input is /dev/null; the output\n"
-           "of worker 0 is shown, everything is in the log folder.\n\n"
+    printf("usage: psd_run [-h] [-c FILE | --hostfile FILE | -n WORKERS] "
+           "[-o DIR]\n               [OPTION...] COMMAND\n\n"
+           "Runs COMMAND once per worker, as one training job, on the hosts of "
+           "a file over\nssh, on those of a Slurm allocation, or on this "
+           "machine. One quoted string is\nrun by sh -c; several words, or "
+           "words after --, are executed as they are.\nThe workers' input is "
+           "/dev/null; the output of worker 0 is shown, everything\nis in the "
+           "log folder.\n\n"
            "options:\n");
     option_help(rows, stdout);
     printf("\nexit codes: the culprit's own, or 128 + its signal; 64 wrong "
-           "usage,\n65 the workers' models differ, 69 something is missing, "
-           "71 the system\nrefused, 73 the output folder cannot be made, 76 "
-           "protocol broken,\n126 not executable, 127 command not found, 130 "
+           "usage, 65 the\nworkers' models differ, 69 something or a host is "
+           "missing, 71 the system\nrefused, 73 the output folder cannot be "
+           "made, 75 a worker is stalled, 76\nprotocol broken, 78 the cluster "
+           "file is wrong, 126 not executable, 127\ncommand not found, 130 "
            "interrupted\n");
 }
 
-/* poseidon_run.log, beside the log folder: every line, with the time. */
-static void write_log(void *user, psd_log_level level, const char *line)
-{
-    static const char *const names[] = { "error", "warning", "info", "debug" };
-    FILE *file = user;
-    time_t now = time(NULL);
-    struct tm parts;
-    char stamp[32];
-
-    localtime_r(&now, &parts);
-    strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &parts);
-    fprintf(file, "%s %s: %s\n", stamp, names[level], line);
-    fflush(file);
-}
-
-static FILE *open_log(const char *out)
-{
-    char path[FOLDER_PATH_MAX + 32];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "%s/poseidon_run.log", out);
-    file = fopen(path, "ae");
-    if (file != NULL) {
-        psd_log_set(write_log, file, PSD_LOG_INFO);
-    }
-    return file;
-}
-
-/* The program psd lies beside this one. */
-static bool find_psd(char *path, size_t size)
-{
-    static const char name[] = "psd";
-    ssize_t used = readlink("/proc/self/exe", path, size - 1);
-    char *slash;
-
-    if (used <= 0) {
-        return false;
-    }
-    path[used] = '\0';
-    slash = strrchr(path, '/');
-    if (slash == NULL || (size_t)(slash + 1 - path) + sizeof(name) > size) {
-        return false;
-    }
-    memcpy(slash + 1, name, sizeof(name));
-    return access(path, X_OK) == 0;
-}
-
-static int complain(int code, const char *sentence)
+int psd_run_complain(int code, const char *sentence)
 {
     fprintf(stderr, "psd_run: %s\n", sentence);
     return code;
 }
+
+/* ---- command ------------------------------------------------------------ */
 
 /* One word with something in it that only a shell understands, and no --
  * before it. A plain word is executed as it is. */
@@ -182,78 +52,242 @@ static bool is_line(int argc, char **argv, int next)
            strpbrk(argv[next], " \t\n;&|<>()$`\\\"'*?[]{}#~=!") != NULL;
 }
 
-static int start(const struct settings *settings, int argc, char **argv,
-                 int next)
+/* The commands of the file, the parts of one quoted string, or the words. */
+static int read_command(struct plan_request *request, struct cluster *cluster,
+                        int argc, char **argv, int next)
 {
-    static struct supervise_plan plan;
-    static char logs[FOLDER_PATH_MAX];
-    static char psd[FOLDER_PATH_MAX];
-    char out[FOLDER_PATH_MAX];
-    char error[1024];
-    char note[512];
-    struct plan_request request = {
-        .workers = (uint32_t)settings->workers,
-        .servers = (uint32_t)settings->servers,
-        .name = settings->name,
-        .tee_all = strcmp(settings->tee, "all") == 0,
-        .settings = &settings->job,
-        .logs = logs,
-        .command = argv + next,
-        .command_count = (uint32_t)(argc - next),
-        .shell = is_line(argc, argv, next),
-    };
-    FILE *log;
-    int code;
+    bool given = next < argc && argv[next][0] != '\0';
+    psd_status status;
 
-    if (!find_psd(psd, sizeof(psd))) {
-        return complain(EXIT_CODE_UNAVAILABLE,
-                        "the program psd is not beside psd_run; install both "
-                        "in one folder");
+    if (cluster->commands.count > 0) {
+        if (given) {
+            return psd_run_complain(
+                EXIT_CODE_USAGE,
+                "the cluster file has \"commands\" and there is "
+                "one here too; take one of them away");
+        }
+        request->shell = true;
+        status = launch_words_set(&request->commands, cluster->commands.count,
+                                  cluster->commands.words);
+    } else if (!given) {
+        return psd_run_complain(
+            EXIT_CODE_USAGE,
+            "no command; what shall the workers run? For example: "
+            "psd_run -n 2 \"python train.py\" (--help tells "
+            "more)");
+    } else if (is_line(argc, argv, next)) {
+        request->shell = true;
+        status = task_split(argv[next], cluster->workers, &request->commands);
+    } else {
+        status = launch_words_set(&request->commands, (uint32_t)(argc - next),
+                                  argv + next);
     }
-    if (plan_check_limits(request.workers, request.servers, error,
-                          sizeof(error)) != PSD_OK) {
-        return complain(EXIT_CODE_OS, error);
+    if (status != PSD_OK) {
+        return psd_run_complain(EXIT_CODE_OS, "out of memory");
     }
-    if (folder_make_logs(settings->out, logs, sizeof(logs), error,
-                         sizeof(error)) != PSD_OK ||
-        realpath(settings->out, out) == NULL) {
-        return complain(EXIT_CODE_CANNOT_CREATE, error);
+    cluster->roles = task_has_roles(cluster, &request->commands);
+    return 0;
+}
+
+/* -x NAME takes its value from here, -x NAME=value gives it. */
+static int read_exports(struct plan_request *request,
+                        const struct option_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const char *text = list->values[i];
+        size_t size = strcspn(text, "=");
+        const char *value = text[size] == '=' ? text + size + 1 : NULL;
+        char name[256];
+        char error[1024];
+        bool good =
+            size > 0 && size < sizeof(name) && !isdigit((unsigned char)text[0]);
+
+        for (size_t k = 0; k < size && good; k++) {
+            good = isalnum((unsigned char)text[k]) || text[k] == '_';
+        }
+        if (!good || strncmp(text, "PSD_", 4) == 0) {
+            snprintf(error, sizeof(error),
+                     "-x %s is no variable that can be passed; it must be "
+                     "NAME or NAME=value, and PSD_ names are ours",
+                     text);
+            return psd_run_complain(EXIT_CODE_USAGE, error);
+        }
+        memcpy(name, text, size);
+        name[size] = '\0';
+        value = value == NULL ? getenv(name) : value;
+        if (value == NULL) {
+            snprintf(error, sizeof(error),
+                     "-x %s: it is not set here; set it, or say %s=value", name,
+                     name);
+            return psd_run_complain(EXIT_CODE_USAGE, error);
+        }
+        if (launch_words_add(&request->variables, name, value) != PSD_OK) {
+            return psd_run_complain(EXIT_CODE_OS, "out of memory");
+        }
     }
-    log = open_log(settings->out);
-    if (request.name == NULL) {
-        request.name =
-            strrchr(logs, '/') == NULL ? logs : strrchr(logs, '/') + 1;
+    return 0;
+}
+
+/* ---- hosts -------------------------------------------------------------- */
+
+static bool from_words(const struct option_row *rows,
+                       const struct option_source *sources, const char *name)
+{
+    for (size_t i = 0; rows[i].name != NULL; i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            return sources[i].origin == OPTION_FROM_WORDS;
+        }
     }
-    if (plan_make(&request, &plan.start, note, sizeof(note)) != PSD_OK) {
-        return complain(EXIT_CODE_OS, "cannot prepare the job");
+    return false;
+}
+
+/* From a file, from Slurm, or this machine. Returns 0 or the exit code. */
+static int read_cluster(struct run_settings *settings,
+                        const struct option_row *rows,
+                        struct option_source *sources, struct cluster *cluster)
+{
+    bool counted = from_words(rows, sources, "workers") ||
+                   from_words(rows, sources, "servers");
+    char error[1024] = "out of memory";
+    psd_status status;
+
+    if ((settings->cluster_config != NULL) + (settings->hostfile != NULL) +
+            counted >
+        1) {
+        return psd_run_complain(
+            EXIT_CODE_USAGE,
+            "-c, --hostfile and -n (with -s) are three ways to "
+            "say where workers run; give one");
     }
-    plan.psd = psd;
-    plan.grace_ms = (uint32_t)(settings->grace * 1000.0);
-    plan.note = note;
-    code = supervise_run(&plan);
-    launch_start_fini(&plan.start);
-    psd_log_set(NULL, NULL, PSD_LOG_ERROR);
-    if (log != NULL) {
-        fclose(log);
+    if (settings->cluster_config != NULL) {
+        status = config_read(settings->cluster_config, rows, settings, sources,
+                             cluster, error, sizeof(error));
+    } else if (settings->hostfile != NULL) {
+        status =
+            hostfile_read(settings->hostfile, cluster, error, sizeof(error));
+    } else if (!counted && slurm_is_here()) {
+        status = slurm_read(cluster, error, sizeof(error));
+    } else {
+        status = cluster_init_local(cluster, (uint32_t)settings->workers,
+                                    (uint32_t)settings->servers);
     }
+    if (status == PSD_OK) {
+        status = cluster_settle(cluster);
+    }
+    if (status != PSD_OK) {
+        return psd_run_complain(
+            status == PSD_EINVAL ? EXIT_CODE_CONFIG : EXIT_CODE_OS, error);
+    }
+    return 0;
+}
+
+/* A job's name is that of its folder, too. */
+static bool is_name(const char *name)
+{
+    size_t size = strlen(name);
+
+    for (size_t i = 0; i < size; i++) {
+        if (name[i] == '/' || iscntrl((unsigned char)name[i])) {
+            return false;
+        }
+    }
+    return size > 0 && size < LAUNCH_NAME_MAX && name[0] != '.' &&
+           name[0] != '-';
+}
+
+static int check_settings(const struct run_settings *settings,
+                          const struct cluster *cluster)
+{
+    char error[512];
+
+    if (settings_check(&settings->job, error, sizeof(error)) != PSD_OK) {
+        return psd_run_complain(EXIT_CODE_USAGE, error);
+    }
+    if (cluster->servers * settings->job.threads > WIRE_SHARDS_MAX) {
+        snprintf(error, sizeof(error),
+                 "%" PRIu32 " servers of %" PRIu64 " threads are more than "
+                 "the %d shards that a job may have; ask for fewer (-s, "
+                 "--threads)",
+                 cluster->servers, settings->job.threads, WIRE_SHARDS_MAX);
+        return psd_run_complain(EXIT_CODE_USAGE, error);
+    }
+    if (settings->name != NULL && !is_name(settings->name)) {
+        return psd_run_complain(
+            EXIT_CODE_USAGE,
+            "--name is the name of a folder too: letters, digits "
+            "and the like, no slash, no dot in front");
+    }
+    if (settings->copy && settings->rsh != NULL) {
+        return psd_run_complain(
+            EXIT_CODE_USAGE,
+            "--copy needs ssh; with --rsh install psd at the same "
+            "path on every host");
+    }
+    return 0;
+}
+
+static enum launch_tee tee_of(const char *text)
+{
+    return strcmp(text, "all") == 0    ? LAUNCH_TEE_ALL
+           : strcmp(text, "none") == 0 ? LAUNCH_TEE_NONE
+                                       : LAUNCH_TEE_FIRST;
+}
+
+static int prepare(struct run_settings *settings, const struct option_row *rows,
+                   struct option_source *sources, int argc, char **argv,
+                   int next)
+{
+    struct cluster cluster = {.workers = 0};
+    struct plan_request request = {.cluster = &cluster};
+    int code = read_cluster(settings, rows, sources, &cluster);
+
+    if (code == 0) {
+        code = check_settings(settings, &cluster);
+    }
+    if (code == 0 && settings->print_config) {
+        option_print(rows, settings, sources, stdout);
+        config_print(&cluster, stdout);
+        cluster_fini(&cluster);
+        return 0;
+    }
+    if (code == 0) {
+        code = read_command(&request, &cluster, argc, argv, next);
+    }
+    if (code == 0) {
+        code = read_exports(&request, &settings->export);
+    }
+    if (code == 0) {
+        request.tee = tee_of(settings->tee);
+        request.settings = &settings->job;
+        request.dead_after_ms = (uint32_t)(settings->dead_after * 1000.0);
+        request.tf_config = settings->tf_config || cluster.origin != NULL;
+        code = psd_run_start(settings, &cluster, &request, argc, argv);
+    }
+    launch_words_fini(&request.commands);
+    launch_words_fini(&request.variables);
+    cluster_fini(&cluster);
     return code;
 }
 
 int main(int argc, char **argv)
 {
-    const struct option_row *rows = all_rows();
-    struct settings settings = { .workers = 0 };
+    const struct option_row *rows = run_settings_rows();
+    static struct option_source sources[RUN_SETTINGS_MAX];
+    struct run_settings settings = {.workers = 0};
     char error[512];
     int next = 1;
+    int code;
 
     psd_log_set(log_stderr, NULL, PSD_LOG_WARN);
     if (option_defaults(rows, &settings) != PSD_OK) {
-        return complain(EXIT_CODE_OS, "the table of options is broken");
+        return psd_run_complain(EXIT_CODE_OS, "the table of options is broken");
     }
-    if (option_parse(rows, &settings, argc, argv, &next, error,
+    if (option_environment(rows, &settings, error, sizeof(error)) != PSD_OK ||
+        option_parse(rows, &settings, argc, argv, &next, error,
                      sizeof(error)) != PSD_OK) {
-        return complain(EXIT_CODE_USAGE, error);
+        return psd_run_complain(EXIT_CODE_USAGE, error);
     }
+    option_trace(rows, argc, argv, sources);
     if (settings.help) {
         help(rows);
         return 0;
@@ -262,22 +296,7 @@ int main(int argc, char **argv)
         printf("psd_run %s\n", psd_version());
         return 0;
     }
-    if (settings_check(&settings.job, error, sizeof(error)) != PSD_OK) {
-        return complain(EXIT_CODE_USAGE, error);
-    }
-    if (settings.servers * settings.job.threads > WIRE_SHARDS_MAX) {
-        snprintf(error, sizeof(error),
-                 "%" PRIu64 " servers of %" PRIu64 " threads are more than "
-                 "the %d shards that a job may have; ask for fewer (-s, "
-                 "--threads)",
-                 settings.servers, settings.job.threads, WIRE_SHARDS_MAX);
-        return complain(EXIT_CODE_USAGE, error);
-    }
-    if (next >= argc || argv[next][0] == '\0') {
-        return complain(EXIT_CODE_USAGE,
-                        "no command; what shall the workers run? For example: "
-                        "psd_run -n 2 \"python train.py\" (--help tells "
-                        "more)");
-    }
-    return start(&settings, argc, argv, next);
+    code = prepare(&settings, rows, sources, argc, argv, next);
+    option_fini(rows, &settings);
+    return code;
 }

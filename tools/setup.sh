@@ -24,13 +24,19 @@ rows() {
         echo "pkg-config cmd pkg-config"
         echo "python3 cmd python3"
         echo "libssl-dev pc libcrypto"
+        echo "scdoc cmd scdoc"
+        echo "libjansson-dev pc jansson"
         echo "libopenblas-dev pc openblas"
         ;;
     test)
         echo "g++ cmd g++"
         echo "clang cmd clang"
         echo "libcmocka-dev pc cmocka"
-        echo "iproute2 cmd ss"
+        echo "iproute2 cmd ip"
+        echo "openssh-client cmd ssh"
+        echo "openssh-server file /usr/sbin/sshd"
+        echo "tmux cmd tmux"
+        echo "procps cmd ps"
         ;;
     runtime) # clang's sanitizers and libFuzzer, by the version of clang
         major=$(clang -dumpversion | cut -d. -f1)

@@ -7,9 +7,11 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/banned.h"
+#include "base/mem.h"
+#include "base/word.h"
 
-#define OPTION_NAME_MAX 64
+#define OPTION_NAME_MAX  64
+#define OPTION_VALUE_MAX 1024 /* of one line of --print-config */
 
 static void *field(void *settings, const struct option_row *row)
 {
@@ -112,8 +114,26 @@ static psd_status set_double(const struct option_row *row, void *settings,
     return PSD_OK;
 }
 
-static psd_status set_field(const struct option_row *row, void *settings,
-                            const char *text)
+static psd_status set_list(const struct option_row *row, void *settings,
+                           const char *text)
+{
+    struct option_list list;
+    void *values;
+
+    memcpy(&list, field(settings, row), sizeof(list));
+    values = list.values;
+    if (mem_grow(&values, list.count, list.count + 1,
+                 sizeof(*list.values)) != PSD_OK) {
+        return PSD_ENOMEM;
+    }
+    list.values = values;
+    list.values[list.count++] = text;
+    memcpy(field(settings, row), &list, sizeof(list));
+    return PSD_OK;
+}
+
+psd_status option_set(const struct option_row *row, void *settings,
+                      const char *text)
 {
     bool on;
 
@@ -132,11 +152,38 @@ static psd_status set_field(const struct option_row *row, void *settings,
             return PSD_EINVAL;
         }
         break;
+    case OPTION_LIST:
+        return set_list(row, settings, text);
     case OPTION_TEXT:
         break;
     }
     memcpy(field(settings, row), &text, sizeof(text));
     return PSD_OK;
+}
+
+bool option_accepts(const struct option_row *row, const char *text)
+{
+    struct option_row alone = *row;
+    uint64_t scratch; /* as large as any field but a list */
+
+    alone.offset = 0;
+    return row->kind == OPTION_LIST ||
+           option_set(&alone, &scratch, text) == PSD_OK;
+}
+
+void option_fini(const struct option_row *rows, void *settings)
+{
+    for (const struct option_row *row = rows; row->name != NULL; row++) {
+        struct option_list list;
+
+        if (row->kind != OPTION_LIST) {
+            continue;
+        }
+        memcpy(&list, field(settings, row), sizeof(list));
+        mem_free(list.values);
+        list = (struct option_list){ .count = 0 };
+        memcpy(field(settings, row), &list, sizeof(list));
+    }
 }
 
 psd_status option_defaults(const struct option_row *rows, void *settings)
@@ -147,7 +194,7 @@ psd_status option_defaults(const struct option_row *rows, void *settings)
         if (row->initial == NULL) {
             continue;
         }
-        status = set_field(row, settings, row->initial);
+        status = option_set(row, settings, row->initial);
         if (status != PSD_OK) {
             return status;
         }
@@ -155,17 +202,41 @@ psd_status option_defaults(const struct option_row *rows, void *settings)
     return PSD_OK;
 }
 
-static void explain(const struct option_row *row, const char *shown,
+/* "; did you mean rotate?", or nothing. */
+static void guess_choice(const char *choices, const char *text, char *guess,
+                         size_t size)
+{
+    size_t best = WORD_FAR;
+
+    guess[0] = '\0';
+    while (choices != NULL) {
+        const char *end = strchrnul(choices, '|');
+        size_t length = (size_t)(end - choices);
+
+        if (word_nearer(text, strlen(text), choices, length, &best)) {
+            snprintf(guess, size, "; did you mean %.*s?", (int)length,
+                     choices);
+        }
+        choices = *end == '|' ? end + 1 : NULL;
+    }
+}
+
+void option_explain(const struct option_row *row, const char *shown,
                     const char *text, char *error, size_t error_size)
 {
+    char word[WORD_SHOW_MAX];
+    char guess[OPTION_NAME_MAX * 2];
+
+    word_show(text, strlen(text), word, sizeof(word));
     if (row->kind == OPTION_CHOICE) {
-        snprintf(error, error_size, "%s is '%s', it must be one of %s", shown,
-                 text, row->choices);
+        guess_choice(row->choices, text, guess, sizeof(guess));
+        snprintf(error, error_size, "%s is '%s', it must be one of %s%s",
+                 shown, word, row->choices, guess);
     } else if (row->low != 0 || row->high != 0) {
         snprintf(error, error_size, "%s is '%s', it must be in %.15g..%.15g",
-                 shown, text, row->low, row->high);
+                 shown, word, row->low, row->high);
     } else {
-        snprintf(error, error_size, "%s is '%s', it must be %s", shown, text,
+        snprintf(error, error_size, "%s is '%s', it must be %s", shown, word,
                  row->kind == OPTION_SIZE
                      ? "a size such as 65536, 64K or 2M"
                      : "a number");
@@ -183,6 +254,11 @@ void option_variable(const char *name, char *out, size_t size)
     out[used] = '\0';
 }
 
+static bool has_variable(const struct option_row *row)
+{
+    return (row->job || row->variable) && row->kind != OPTION_LIST;
+}
+
 psd_status option_environment(const struct option_row *rows, void *settings,
                               char *error, size_t error_size)
 {
@@ -190,64 +266,29 @@ psd_status option_environment(const struct option_row *rows, void *settings,
         char name[OPTION_NAME_MAX];
         const char *text;
 
-        if (!row->job) {
+        if (!has_variable(row)) {
             continue;
         }
         option_variable(row->name, name, sizeof(name));
         text = getenv(name);
-        if (text != NULL && set_field(row, settings, text) != PSD_OK) {
-            explain(row, name, text, error, error_size);
+        if (text != NULL && option_set(row, settings, text) != PSD_OK) {
+            option_explain(row, name, text, error, error_size);
             return PSD_EINVAL;
         }
     }
     return PSD_OK;
 }
 
-/* Edits between two words: enough to say "did you mean". */
-static size_t distance(const char *a, size_t a_size, const char *b)
-{
-    size_t row[OPTION_NAME_MAX];
-    size_t b_size = strlen(b);
-
-    if (a_size >= OPTION_NAME_MAX || b_size >= OPTION_NAME_MAX) {
-        return OPTION_NAME_MAX;
-    }
-    for (size_t j = 0; j <= b_size; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; i <= a_size; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i;
-        for (size_t j = 1; j <= b_size; j++) {
-            size_t above = row[j];
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-
-            if (above + 1 < best) {
-                best = above + 1;
-            }
-            if (row[j - 1] + 1 < best) {
-                best = row[j - 1] + 1;
-            }
-            diagonal = above;
-            row[j] = best;
-        }
-    }
-    return row[b_size];
-}
-
 static void unknown(const struct option_row *rows, const char *word,
                     char *error, size_t error_size)
 {
     const char *nearest = NULL;
-    size_t best = 3;
+    size_t best = WORD_FAR;
 
     for (const struct option_row *row = rows;
          row->name != NULL && strncmp(word, "--", 2) == 0; row++) {
-        size_t edits = distance(word + 2, strcspn(word + 2, "="), row->name);
-
-        if (edits < best) {
-            best = edits;
+        if (word_nearer(word + 2, strcspn(word + 2, "="), row->name,
+                        strlen(row->name), &best)) {
             nearest = row->name;
         }
     }
@@ -275,6 +316,12 @@ static bool same_name(const char *name, const char *word, size_t size)
     return true;
 }
 
+bool option_is_key(const struct option_row *row, const char *name)
+{
+    return (row->job || row->config) &&
+           same_name(row->name, name, strlen(name));
+}
+
 /* The row of `word`, and its value when glued on (--x=1, -n4). */
 static const struct option_row *find(const struct option_row *rows,
                                      const char *word, const char **value_p)
@@ -296,46 +343,106 @@ static const struct option_row *find(const struct option_row *rows,
     return NULL;
 }
 
+/* The option at argv[*i_p] with its value; `*i_p` goes to the next word. */
+static psd_status take(const struct option_row *rows, int argc, char **argv,
+                       int *i_p, const struct option_row **row_p,
+                       const char **value_p, char *error, size_t error_size)
+{
+    const char *word = argv[(*i_p)++];
+    const struct option_row *row = find(rows, word, value_p);
+
+    if (row == NULL) {
+        unknown(rows, word, error, error_size);
+        return PSD_EINVAL;
+    }
+    if (row->kind == OPTION_FLAG) {
+        if (*value_p != NULL) {
+            snprintf(error, error_size, "--%s takes no value", row->name);
+            return PSD_EINVAL;
+        }
+        *value_p = "1";
+    } else if (*value_p == NULL) {
+        if (*i_p >= argc) {
+            snprintf(error, error_size, "%s needs a value", word);
+            return PSD_EINVAL;
+        }
+        *value_p = argv[(*i_p)++];
+    }
+    *row_p = row;
+    return PSD_OK;
+}
+
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' && strcmp(word, "--") != 0;
+}
+
 psd_status option_parse(const struct option_row *rows, void *settings,
                         int argc, char **argv, int *next_p, char *error,
                         size_t error_size)
 {
     int i = 1;
 
-    for (; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {
+    while (i < argc && is_option(argv[i])) {
         const char *word = argv[i];
-        const char *value;
         const struct option_row *row;
+        const char *value;
+        psd_status status =
+            take(rows, argc, argv, &i, &row, &value, error, error_size);
 
-        if (strcmp(word, "--") == 0) {
-            i++;
-            break;
+        if (status != PSD_OK) {
+            return status;
         }
-        row = find(rows, word, &value);
-        if (row == NULL) {
-            unknown(rows, word, error, error_size);
-            return PSD_EINVAL;
+        status = option_set(row, settings, value);
+        if (status == PSD_ENOMEM) {
+            snprintf(error, error_size, "out of memory");
+            return status;
         }
-        if (row->kind == OPTION_FLAG) {
-            if (value != NULL) {
-                snprintf(error, error_size, "--%s takes no value", row->name);
-                return PSD_EINVAL;
-            }
-            value = "1";
-        } else if (value == NULL) {
-            if (++i >= argc) {
-                snprintf(error, error_size, "%s needs a value", word);
-                return PSD_EINVAL;
-            }
-            value = argv[i];
-        }
-        if (set_field(row, settings, value) != PSD_OK) {
-            explain(row, word, value, error, error_size);
-            return PSD_EINVAL;
+        if (status != PSD_OK) {
+            option_explain(row, word, value, error, error_size);
+            return status;
         }
     }
-    *next_p = i;
+    *next_p = i < argc && strcmp(argv[i], "--") == 0 ? i + 1 : i;
     return PSD_OK;
+}
+
+void option_trace(const struct option_row *rows, int argc, char **argv,
+                  struct option_source *sources)
+{
+    char error[OPTION_NAME_MAX];
+    const struct option_row *row;
+    const char *value;
+    int i = 1;
+
+    for (row = rows; row->name != NULL; row++) {
+        char name[OPTION_NAME_MAX];
+
+        option_variable(row->name, name, sizeof(name));
+        sources[row - rows] = (struct option_source){
+            .origin = has_variable(row) && getenv(name) != NULL
+                          ? OPTION_FROM_ENVIRONMENT
+                          : OPTION_FROM_DEFAULT,
+        };
+    }
+    while (i < argc && is_option(argv[i]) &&
+           take(rows, argc, argv, &i, &row, &value, error, sizeof(error)) ==
+               PSD_OK) {
+        sources[row - rows].origin = OPTION_FROM_WORDS;
+    }
+}
+
+/* The values one behind the other; what does not fit is left out. */
+static void format_list(const struct option_list *list, char *text,
+                        size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < list->count && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%s",
+                                 i == 0 ? "" : " ", list->values[i]);
+    }
 }
 
 void option_format(const struct option_row *row, const void *settings,
@@ -347,6 +454,7 @@ void option_format(const struct option_row *row, const void *settings,
         uint64_t number;
         double real;
         const char *text;
+        struct option_list list;
     } value = { .number = 0 };
 
     switch (row->kind) {
@@ -368,46 +476,52 @@ void option_format(const struct option_row *row, const void *settings,
         memcpy(&value.text, from, sizeof(value.text));
         snprintf(text, size, "%s", value.text == NULL ? "" : value.text);
         return;
+    case OPTION_LIST:
+        memcpy(&value.list, from, sizeof(value.list));
+        format_list(&value.list, text, size);
+        return;
     }
 }
 
-static const char *value_label(const struct option_row *row)
+/* ---- --print-config ----------------------------------------------------- */
+
+void option_print_line(const char *name, const char *value,
+                       const char *source, FILE *file)
 {
-    if (row->value_name != NULL) {
-        return row->value_name;
-    }
-    switch (row->kind) {
-    case OPTION_FLAG:
-        return "";
-    case OPTION_UINT:
-        return "N";
-    case OPTION_SIZE:
-        return "BYTES";
-    case OPTION_DOUBLE:
-        return "X";
-    case OPTION_CHOICE:
-        return row->choices;
-    case OPTION_TEXT:
-        break;
-    }
-    return "TEXT";
+    fprintf(file, "  %-16s %-32s %s\n", name, value[0] == '\0' ? "-" : value,
+            source);
 }
 
-void option_help(const struct option_row *rows, FILE *file)
+void option_print(const struct option_row *rows, const void *settings,
+                  const struct option_source *sources, FILE *file)
 {
     for (const struct option_row *row = rows; row->name != NULL; row++) {
-        char left[OPTION_NAME_MAX * 2];
-        char letter[8] = "    ";
+        const struct option_source *source = sources + (row - rows);
+        char name[OPTION_NAME_MAX];
+        char value[OPTION_VALUE_MAX];
+        char from[OPTION_VALUE_MAX];
 
-        if (row->letter != 0) {
-            snprintf(letter, sizeof(letter), "-%c, ", row->letter);
+        if (row->kind == OPTION_FLAG && !row->job && !row->variable &&
+            !row->config) {
+            continue;
         }
-        snprintf(left, sizeof(left), "%s--%s %s", letter, row->name,
-                 value_label(row));
-        fprintf(file, "  %-32s %s", left, row->help);
-        if (row->initial != NULL && row->kind != OPTION_FLAG) {
-            fprintf(file, " (default %s)", row->initial);
+        option_format(row, settings, value, sizeof(value));
+        option_variable(row->name, name, sizeof(name));
+        switch (source->origin) {
+        case OPTION_FROM_DEFAULT:
+            snprintf(from, sizeof(from), "default");
+            break;
+        case OPTION_FROM_ENVIRONMENT:
+            snprintf(from, sizeof(from), "environment %s", name);
+            break;
+        case OPTION_FROM_FILE:
+            snprintf(from, sizeof(from), "%s:%" PRIu32, source->file,
+                     source->line);
+            break;
+        case OPTION_FROM_WORDS:
+            snprintf(from, sizeof(from), "command line");
+            break;
         }
-        fputc('\n', file);
+        option_print_line(row->name, value, from, file);
     }
 }

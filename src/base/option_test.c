@@ -1,5 +1,6 @@
 /* option_test.c: every kind of option, and the sentence of every mistake. */
 #include "base/claim.h"
+#include "base/mem.h"
 #include "base/option.h"
 
 struct settings {
@@ -10,6 +11,8 @@ struct settings {
     double rate;
     const char *digest;
     const char *output;
+    struct option_list pass;
+    bool quick;
 };
 
 #define FIELD(name) offsetof(struct settings, name)
@@ -31,7 +34,13 @@ static const struct option_row rows[] = {
       .initial = "rotate", .choices = "step|rotate|off", .job = true,
       .help = "which proof" },
     { .name = "output", .letter = 'o', .kind = OPTION_TEXT,
-      .offset = FIELD(output), .value_name = "DIR", .help = "where to" },
+      .offset = FIELD(output), .value_name = "DIR", .config = true,
+      .variable = true, .help = "where to" },
+    { .name = "pass", .letter = 'x', .kind = OPTION_LIST,
+      .offset = FIELD(pass), .value_name = "NAME", .config = true,
+      .help = "what to pass on" },
+    { .name = "quick", .kind = OPTION_FLAG, .offset = FIELD(quick),
+      .help = "hurry" },
     { .name = NULL },
 };
 
@@ -68,6 +77,7 @@ static psd_status parse(struct parsed *parsed, ...)
         struct parsed refused;                                           \
                                                                          \
         assert_int_equal(parse(&refused, __VA_ARGS__, NULL), PSD_EINVAL); \
+        option_fini(rows, &refused.settings);                            \
         if (strstr(refused.error, part) == NULL) {                       \
             fail_msg("'%s' is not in '%s'", part, refused.error);        \
         }                                                                \
@@ -147,7 +157,7 @@ static void an_unknown_option_names_the_nearest(void **state)
     assert_refused("unknown option --frobnicate", "--frobnicate");
     assert_int_equal(parse(&parsed, "--frobnicate", NULL), PSD_EINVAL);
     assert_null(strstr(parsed.error, "mean"));
-    assert_refused("unknown option -x", "-x");
+    assert_refused("unknown option -z", "-z");
     assert_refused("--help", "--x");
     assert_refused("unknown option --work", "--work", "4");
 }
@@ -192,6 +202,8 @@ static void a_choice_must_be_one_of_them(void **state)
     assert_refused("one of", "--digest", "ste");
     assert_refused("one of", "--digest", "stepp");
     assert_refused("one of", "--digest", "of");
+    assert_refused("off; did you mean rotate?", "--digest", "rotat");
+    assert_refused("is '?[31m', it must", "--digest", "\x1b[31m");
 }
 
 static void sizes_have_suffixes(void **state)
@@ -230,7 +242,7 @@ static void sizes_have_suffixes(void **state)
     assert_int_equal(parse(&parsed, "--block-size", "0", NULL), PSD_OK);
 }
 
-static void the_environment_sets_job_rows_only(void **state)
+static void the_environment_sets_rows_that_say_so(void **state)
 {
     struct settings settings = { .workers = 1 };
     char error[200] = "";
@@ -251,7 +263,7 @@ static void the_environment_sets_job_rows_only(void **state)
     assert_true(settings.rate == 0.25);
     assert_string_equal(settings.digest, "step");
     assert_int_equal(settings.any, 0);
-    assert_null(settings.output);
+    assert_string_equal(settings.output, "x"); /* says its row */
     setenv("PSD_VERBOSE", "0", 1);
     assert_int_equal(
         option_environment(rows, &settings, error, sizeof(error)), PSD_OK);
@@ -266,7 +278,8 @@ static void the_environment_sets_job_rows_only(void **state)
 
 static void what_is_formatted_is_parsed_again(void **state)
 {
-    struct settings before = { true, 17, 3, 12345, 0.3, "off", "a b" };
+    struct settings before = { true,  17,    3,           12345, 0.3,
+                               "off", "a b", { .count = 0 }, true };
     struct settings after = { .workers = 0 };
 
     (void)state;
@@ -280,7 +293,6 @@ static void what_is_formatted_is_parsed_again(void **state)
         option_format(row, &before, text, sizeof(text));
         if (row->kind == OPTION_FLAG) {
             assert_string_equal(text, "1");
-            after.verbose = true;
             continue;
         }
         snprintf(word, sizeof(word), "--%s=%s", row->name, text);
@@ -294,6 +306,98 @@ static void what_is_formatted_is_parsed_again(void **state)
     assert_int_equal(after.any, 3);
     assert_int_equal(after.block_size, 12345);
     assert_true(after.rate == 0.3);
+    option_fini(rows, &after);
+}
+
+static void a_list_grows_in_order(void **state)
+{
+    struct parsed parsed;
+    char text[100];
+
+    (void)state;
+    assert_int_equal(parse(&parsed, "-x", "A=1", "-n2", "--pass=B", "-xC,D",
+                           NULL),
+                     PSD_OK);
+    assert_int_equal(parsed.settings.pass.count, 3);
+    assert_string_equal(parsed.settings.pass.values[0], "A=1");
+    assert_string_equal(parsed.settings.pass.values[1], "B");
+    assert_string_equal(parsed.settings.pass.values[2], "C,D");
+    option_format(rows + 7, &parsed.settings, text, sizeof(text));
+    assert_string_equal(text, "A=1 B C,D");
+    option_format(rows + 7, &parsed.settings, text, 6);
+    assert_string_equal(text, "A=1 B");
+    option_fini(rows, &parsed.settings);
+    assert_int_equal(parsed.settings.pass.count, 0);
+    assert_refused("-x needs a value", "-x", "A", "-x");
+    mem_fail_after(2);
+    assert_int_equal(parse(&parsed, "-x", "A", "-x", "B", NULL), PSD_ENOMEM);
+    mem_fail_after(0);
+    assert_string_equal(parsed.error, "out of memory");
+    option_fini(rows, &parsed.settings);
+}
+
+static void every_value_knows_where_it_came_from(void **state)
+{
+    struct option_source sources[CLAIM_COUNT(rows)];
+    struct parsed parsed;
+    char *argv[] = { "program", "-n", "4", "--digest=off", "-xA",
+                     "-x",      "B",  "--", "-v" };
+    char text[4096] = "";
+    FILE *file = fmemopen(text, sizeof(text), "w");
+
+    (void)state;
+    unsetenv("PSD_WORKERS");
+    unsetenv("PSD_VERBOSE");
+    unsetenv("PSD_BLOCK_SIZE");
+    setenv("PSD_RATE", "0.75", 1);
+    setenv("PSD_DIGEST", "step", 1);
+    setenv("PSD_ANY", "3", 1);
+    setenv("PSD_OUTPUT", "x", 1);
+    assert_int_equal(parse(&parsed, "-n", "4", "--digest=off", "-xA", "-x",
+                           "B", NULL),
+                     PSD_OK);
+    parsed.settings.rate = 0.75;
+    option_trace(rows, (int)CLAIM_COUNT(argv), argv, sources);
+    assert_int_equal(sources[0].origin, OPTION_FROM_DEFAULT);
+    assert_int_equal(sources[1].origin, OPTION_FROM_WORDS);
+    assert_int_equal(sources[2].origin, OPTION_FROM_DEFAULT); /* no variable */
+    assert_int_equal(sources[4].origin, OPTION_FROM_ENVIRONMENT);
+    assert_int_equal(sources[5].origin, OPTION_FROM_WORDS);
+    assert_int_equal(sources[6].origin, OPTION_FROM_ENVIRONMENT);
+    sources[3] = (struct option_source){ .origin = OPTION_FROM_FILE,
+                                         .file = "c.json",
+                                         .line = 12 };
+    option_print(rows, &parsed.settings, sources, file);
+    fclose(file);
+    option_fini(rows, &parsed.settings);
+    assert_string_equal(
+        text,
+        "  verbose          0                                default\n"
+        "  workers          4                                command line\n"
+        "  any              0                                default\n"
+        "  block-size       2097152                          c.json:12\n"
+        "  rate             0.75                             environment "
+        "PSD_RATE\n"
+        "  digest           off                              command line\n"
+        "  output           -                                environment "
+        "PSD_OUTPUT\n"
+        "  pass             A B                              command line\n");
+}
+
+static void rows_say_whether_a_file_may_have_them(void **state)
+{
+    (void)state;
+    assert_true(option_is_key(&rows[3], "block_size"));
+    assert_true(option_is_key(&rows[3], "block-size"));
+    assert_false(option_is_key(&rows[3], "block"));
+    assert_true(option_is_key(&rows[6], "output"));
+    assert_false(option_is_key(&rows[2], "any"));
+    assert_true(option_accepts(&rows[1], "7"));
+    assert_false(option_accepts(&rows[1], "0"));
+    assert_true(option_accepts(&rows[4], "0.5"));
+    assert_true(option_accepts(&rows[6], "anything"));
+    assert_true(option_accepts(&rows[7], "anything"));
+    assert_false(option_accepts(&rows[5], "maybe"));
 }
 
 static void the_help_has_every_row(void **state)
@@ -326,8 +430,11 @@ int main(void)
         cmocka_unit_test(a_number_must_be_one_and_in_range),
         cmocka_unit_test(a_choice_must_be_one_of_them),
         cmocka_unit_test(sizes_have_suffixes),
-        cmocka_unit_test(the_environment_sets_job_rows_only),
+        cmocka_unit_test(the_environment_sets_rows_that_say_so),
         cmocka_unit_test(what_is_formatted_is_parsed_again),
+        cmocka_unit_test(a_list_grows_in_order),
+        cmocka_unit_test(every_value_knows_where_it_came_from),
+        cmocka_unit_test(rows_say_whether_a_file_may_have_them),
         cmocka_unit_test(the_help_has_every_row),
     };
 

@@ -25,12 +25,13 @@
 #include "launch/cgroup.h"
 #include "launch/exit_code.h"
 #include "launch/folder.h"
-#include "launch/spawn.h"
+#include "launch/helper.h"
 #include "launch/tree.h"
 
 #define KILL_EVERY_MS 10
 #define EXIT_MS       300  /* for the last frames of a dead member */
 #define PIPES_MS      1000 /* for the ends of the pipes, once all are dead */
+#define BEATS         40   /* in the time after which psd_run counts as lost */
 
 /* ---- frames to psd_run -------------------------------------------------- */
 
@@ -82,9 +83,32 @@ static void send_started(struct agent *agent, const struct process *process,
     pack_fini(&pack);
 }
 
+/* What it wrote last, and whether it was killed for want of memory. */
+static void describe_failure(struct agent *agent, struct process *process,
+                             struct launch_exited *exited)
+{
+    bool killed = exited->signal == SIGKILL ||
+                  exited->code == EXIT_CODE_SIGNAL + SIGKILL;
+    pid_t pids[] = { process->pid, process->member_pid };
+
+    for (unsigned i = process->output_count; i > 0; i--) {
+        output_tail(process->outputs[i - 1].path, exited->tail,
+                    sizeof(exited->tail));
+        exited->stream = (uint8_t)process->outputs[i - 1].stream;
+        if (exited->tail[strspn(exited->tail, " \t\r\n")] != '\0') {
+            break;
+        }
+    }
+    if (!agent->ending) { /* else it may be us who kill */
+        exited->memory = (uint8_t)memory_kill_check(
+            &agent->memory_kill, pids, 2, killed, &exited->memory_size);
+    }
+}
+
 static void send_exited(struct agent *agent, struct process *process)
 {
-    struct launch_exited exited = { .pid = (uint32_t)process->pid };
+    struct launch_exited exited = { .pid = (uint32_t)process->pid,
+                                    .memory_size = process->peak };
     struct pack pack;
 
     for (unsigned i = 0; i < process->output_count; i++) {
@@ -96,8 +120,7 @@ static void send_exited(struct agent *agent, struct process *process)
         exited.code = (uint8_t)WEXITSTATUS(process->status);
     }
     if (exited.signal != 0 || exited.code != 0) {
-        output_tail(process->outputs[process->output_count - 1].path,
-                    exited.tail, sizeof(exited.tail));
+        describe_failure(agent, process, &exited);
     }
     pack_init(&pack);
     launch_exited_pack(&pack, &exited);
@@ -112,10 +135,10 @@ static void report_exits(struct agent *agent, bool now);
 
 static void check_done(struct agent *agent)
 {
-    bool flushed = agent->link == NULL || link_pending(agent->link) == 0;
+    bool over = agent->ending && agent->nobody_left &&
+                output_done(&agent->outputs) && tail_settled(agent);
 
-    if (agent->ending && agent->nobody_left && output_done(&agent->outputs) &&
-        flushed) {
+    if (over && (agent->link == NULL || link_pending(agent->link) == 0)) {
         agent->done = true;
     }
 }
@@ -213,15 +236,17 @@ void agent_member_gone(struct agent *agent)
 
 static void reap(struct agent *agent)
 {
+    struct rusage usage;
     int status;
     pid_t pid;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
         struct process *process = find_pid(agent, pid);
 
         if (process != NULL) { /* else an orphan that fell to us */
             process->alive = false;
             process->status = status;
+            process->peak = (uint64_t)usage.ru_maxrss * 1024;
             process->reaped = true;
         }
     }
@@ -274,67 +299,36 @@ static rlim_t raise_files(uint32_t local_workers)
     return before > need ? before : need;
 }
 
-/* Servers first, so that they listen by the time workers look for them. */
+/* Servers come first, so that they listen by the time workers look for them. */
 static psd_status start_all(struct agent *agent, struct process **failed_p,
                             int *code_p, char *error, size_t error_size)
 {
     const struct launch_start *start = &agent->start;
-    rlim_t files = raise_files(start->local_workers);
+    rlim_t files = raise_files(agent->local_workers);
+    uint32_t locals[2] = { 0, 0 };
 
-    for (uint32_t i = 0; i < start->local_workers + start->local_servers; i++) {
-        bool is_server = i < start->local_servers;
-        uint32_t local = is_server ? i : i - start->local_servers;
+    for (uint32_t i = 0; i < start->task_count; i++) {
+        const struct launch_task *task = &start->tasks[i];
         struct process *process = &agent->processes[i];
         psd_status status;
 
         *process = (struct process){
             .owner = agent,
-            .is_server = is_server,
-            .local = local,
-            .rank = is_server ? start->server_ranks[local]
-                              : start->worker_ranks[local],
+            .is_server = task->is_server,
+            .local = locals[task->is_server ? 1 : 0]++,
+            .rank = task->rank,
         };
-        status =
-            process_start(process, start, agent->path, agent->cgroup,
-                          &agent->outputs, files, code_p, error, error_size);
+        status = process_start(process, start, task, agent->path,
+                               agent->cgroup, &agent->outputs, files, code_p,
+                               error, error_size);
         if (status != PSD_OK) {
             *failed_p = process;
             return status;
         }
         agent->process_count++;
-        send_started(agent, process, 0, agent->folder);
+        send_started(agent, process, 0, "");
     }
     return PSD_OK;
-}
-
-/* A plain word that no shell would find is said before anything runs.
- * Returns 0, or the exit code. */
-static int check_command(struct agent *agent, char *error, size_t size)
-{
-    const struct launch_start *start = &agent->start;
-    struct launch_words environment = { .count = 0 };
-    char word[256];
-    bool found = true;
-
-    if (!start->shell ||
-        spawn_environment(&start->variables, &environment) != PSD_OK) {
-        return 0;
-    }
-    found = spawn_shell_finds(start->command.words[0], start->folder,
-                              environment.words, word, sizeof(word));
-    launch_words_fini(&environment);
-    if (found) {
-        return 0;
-    }
-    if (strchr(word, '/') != NULL && access(word, F_OK) == 0) {
-        snprintf(error, size, "%s: cannot be executed; is `chmod +x` missing?",
-                 word);
-        return EXIT_CODE_NOT_EXECUTABLE;
-    }
-    snprintf(error, size,
-             "%s: command not found; give its path, or add its folder to PATH",
-             word);
-    return EXIT_CODE_NOT_FOUND;
 }
 
 static void start_job(struct agent *agent)
@@ -347,20 +341,11 @@ static void start_job(struct agent *agent)
     psd_status status;
 
     agent->processes =
-        mem_zalloc_array((size_t)start->local_workers + start->local_servers,
-                         sizeof(*agent->processes));
+        mem_zalloc_array(start->task_count, sizeof(*agent->processes));
     status = agent->processes == NULL ? PSD_ENOMEM : PSD_OK;
     if (status == PSD_OK) {
-        int wrong = check_command(agent, error, sizeof(error));
-
-        if (wrong != 0) {
-            code = wrong;
-            status = PSD_ESYSTEM;
-        }
-    }
-    if (status == PSD_OK) {
         status = region_set_init(&agent->regions, start->workers, shards,
-                                 start->local_workers);
+                                 agent->local_workers);
     }
     if (status == PSD_OK) {
         status = seat_open(agent);
@@ -374,7 +359,72 @@ static void start_job(struct agent *agent)
     }
 }
 
+/* ---- beats -------------------------------------------------------------- */
+
+/* psd_run may be gone without a word: its machine, or the network. */
+static void on_beat(struct loop_timer *timer)
+{
+    struct agent *agent = list_entry(timer, struct agent, beat);
+    uint64_t limit_ns = agent->start.silence_ms * CLOCK_NS_PER_MS;
+    struct frame_header header = { .type = FRAME_BEAT,
+                                   .rank = WIRE_RANK_NONE };
+
+    if (agent->link != NULL) {
+        (void)link_send(agent->link, &header, NULL);
+    }
+    if (clock_ns() - agent->heard_ns > limit_ns) {
+        log_error("agent: nothing was heard of psd_run for %.1f s; ending "
+                  "everything here",
+                  (double)limit_ns / (double)CLOCK_NS_PER_S);
+        link_close(agent->link);
+        agent->link = NULL;
+        output_mute(&agent->outputs);
+        tail_fini(agent);
+        agent_end(agent, AGENT_END_MS);
+        return;
+    }
+    loop_timer_start(agent->loop, &agent->beat, limit_ns / BEATS, on_beat);
+}
+
 /* ---- frames from psd_run ------------------------------------------------ */
+
+static psd_status take_start(struct agent *agent,
+                             const struct frame_header *header,
+                             const void *payload)
+{
+    static struct launch_ready ready;
+    struct pack pack;
+    psd_status status;
+
+    if (agent->prepared || agent->ending) {
+        log_error("agent: a second start");
+        return PSD_EPROTO;
+    }
+    status = launch_start_unpack(&agent->start, payload, header->size);
+    if (status != PSD_OK) {
+        return status;
+    }
+    agent->prepared = prepare_job(agent, &ready);
+    pack_init(&pack);
+    launch_ready_pack(&pack, &ready);
+    agent_send(agent, NULL, FRAME_READY, &pack);
+    pack_fini(&pack);
+    if (agent->start.silence_ms > 0) {
+        on_beat(&agent->beat);
+    }
+    return PSD_OK;
+}
+
+static void take_look(struct agent *agent, const struct frame_header *header)
+{
+    struct process *process =
+        seat_find(agent, (header->flags & FRAME_FLAG_SERVER) != 0,
+                  header->rank);
+
+    if (process != NULL) {
+        look_start(process);
+    }
+}
 
 static psd_status deliver(void *user, struct psd_link *link,
                           const struct frame_header *header,
@@ -385,17 +435,16 @@ static psd_status deliver(void *user, struct psd_link *link,
     psd_status status;
 
     (void)link;
+    agent->heard_ns = clock_ns();
     switch (header->type) {
     case FRAME_START:
-        if (agent->processes != NULL || agent->ending) {
-            log_error("agent: a second start");
+        return take_start(agent, header, payload);
+    case FRAME_GO:
+        if (!agent->prepared || agent->processes != NULL || agent->ending) {
             return PSD_EPROTO;
         }
-        status = launch_start_unpack(&agent->start, payload, header->size);
-        if (status == PSD_OK) {
-            start_job(agent);
-        }
-        return status;
+        start_job(agent);
+        return PSD_OK;
     case FRAME_STOP:
         status = launch_stop_unpack(&stop, payload, header->size);
         if (status == PSD_OK) {
@@ -404,6 +453,13 @@ static psd_status deliver(void *user, struct psd_link *link,
         return status;
     case FRAME_OUTPUT:
         output_credit(&agent->outputs, (size_t)header->step);
+        return PSD_OK;
+    case FRAME_TAIL:
+        return tail_take(agent, header, payload);
+    case FRAME_LOOK:
+        take_look(agent, header);
+        return PSD_OK;
+    case FRAME_BEAT:
         return PSD_OK;
     default:
         return seat_forward(agent, header, payload);
@@ -418,6 +474,7 @@ static void down(void *user, struct psd_link *link, psd_status why)
     link_close(link);
     agent->link = NULL;
     output_mute(&agent->outputs);
+    tail_fini(agent);
     agent_end(agent, AGENT_END_MS);
 }
 
@@ -440,8 +497,12 @@ static psd_status take_stream(struct agent *agent)
         return PSD_ESYSTEM;
     }
     close(null);
-    status =
-        link_adopt(agent->loop, in, out, &stream_events, agent, &agent->link);
+    agent->heard_ns = clock_ns();
+    status = helper_greet(out, "agent");
+    if (status == PSD_OK) {
+        status = link_adopt(agent->loop, in, out, &stream_events, agent,
+                            &agent->link);
+    }
     return status;
 }
 
@@ -471,12 +532,14 @@ static psd_status watch_signals(struct agent *agent, pid_t guard)
 static void agent_fini(struct agent *agent)
 {
     gate_close(agent->gate);
+    tail_fini(agent);
     for (uint32_t i = 0; i < agent->process_count; i++) {
         process_fini(&agent->processes[i]);
     }
     link_close(agent->link);
     region_set_fini(&agent->regions);
     launch_start_fini(&agent->start);
+    memory_kill_fini(&agent->memory_kill);
     mem_free(agent->processes);
     loop_destroy(agent->loop);
 }
@@ -490,6 +553,7 @@ int agent_run(pid_t guard, const char *folder, const char *cgroup)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent.folder = folder;
     agent.cgroup = cgroup;
+    memory_kill_init(&agent.memory_kill, "", cgroup);
     snprintf(agent.path, sizeof(agent.path), "%s/%s", folder, FOLDER_SOCKET);
     status = loop_create(&agent.loop);
     if (status == PSD_OK) {

@@ -6,9 +6,11 @@
 #define PSD_LAUNCH_AGENT_STATE_H
 
 #include "launch/gate.h"
+#include "launch/memory_kill.h"
 #include "launch/output.h"
 #include "launch/process.h"
 #include "launch/region.h"
+#include "launch/tail.h"
 
 struct agent {
     struct psd_loop *loop;
@@ -20,7 +22,14 @@ struct agent {
     const char *cgroup;         /* "": none */
     char path[LAUNCH_PATH_MAX]; /* of the socket */
     struct launch_start start;
+    bool prepared; /* START has come and was found good */
+    char address[MESSAGE_URL_MAX]; /* for data links */
+    uint32_t local_workers;
+    uint64_t heard_ns; /* of psd_run */
+    struct loop_timer beat;
     struct output_pool outputs;
+    struct tail_set tails;
+    struct memory_kill memory_kill;
     struct region_set regions;
     struct gate *gate;
     struct process *processes; /* servers, then workers */
@@ -43,8 +52,22 @@ void agent_end(struct agent *agent, uint32_t grace_ms);
 /* A member's link has ended: its exit may be told now. */
 void agent_member_gone(struct agent *agent);
 
+/* prepare.c: is everything there that the job needs on this host? Fills the
+ * answer; changes `start` where this host decides (folder, logs, threads).
+ * False: no, and the answer says what is missing. */
+bool prepare_job(struct agent *agent, struct launch_ready *ready);
+
+/* tail.c: FRAME_TAIL of psd_run. */
+psd_status tail_take(struct agent *agent, const struct frame_header *header,
+                     const void *payload);
+/* Everything else is over: have the readers all, or do they take nothing? */
+bool tail_settled(struct agent *agent);
+void tail_fini(struct agent *agent);
+
 /* seat.c: listen for members. */
 psd_status seat_open(struct agent *agent);
+/* The process of that role and rank; NULL: not of this host. */
+struct process *seat_find(struct agent *agent, bool is_server, uint32_t rank);
 /* A frame of the master for one of them. */
 psd_status seat_forward(struct agent *agent, const struct frame_header *header,
                         const void *payload);

@@ -11,7 +11,9 @@ enum exit_code {
     EXIT_CODE_UNAVAILABLE = 69,   /* something or somebody is missing */
     EXIT_CODE_OS = 71,            /* the system refused; a limit is too low */
     EXIT_CODE_CANNOT_CREATE = 73, /* the output folder cannot be made */
+    EXIT_CODE_STALLED = 75,       /* a stall, with --on-stall stop */
     EXIT_CODE_PROTOCOL = 76,      /* a member broke the protocol */
+    EXIT_CODE_CONFIG = 78,        /* the cluster file is wrong */
     EXIT_CODE_NOT_EXECUTABLE = 126,
     EXIT_CODE_NOT_FOUND = 127,
     EXIT_CODE_SIGNAL = 128,      /* + the signal */

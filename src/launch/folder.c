@@ -28,8 +28,8 @@ static bool socket_fits(const char *parent)
 
 psd_status folder_make_run(char *path, size_t size)
 {
-    const char *parents[] = { getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"),
-                              "/tmp" };
+    const char *parents[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"),
+                             "/tmp"};
 
     for (size_t i = 0; i < sizeof(parents) / sizeof(parents[0]); i++) {
         if (parents[i] == NULL || parents[i][0] != '/' ||
@@ -78,30 +78,33 @@ static psd_status make_all(const char *path)
     return PSD_OK;
 }
 
-psd_status folder_make_logs(const char *parent, char *path, size_t size,
-                            char *error, size_t error_size)
+psd_status folder_make(const char *path, char *error, size_t error_size)
 {
-    bool here = strcmp(parent, ".") == 0;
+    if (make_all(path) != PSD_OK || access(path, W_OK | X_OK) != 0) {
+        snprintf(error, error_size,
+                 "cannot make the folder %s: %s; name another with -o", path,
+                 strerror(errno));
+        return PSD_ESYSTEM;
+    }
+    return PSD_OK;
+}
+
+static psd_status make_stamped(const char *head, char *path, size_t size,
+                               char *error, size_t error_size)
+{
     time_t now = time(NULL);
     struct tm parts;
     char stamp[32];
 
     localtime_r(&now, &parts);
     strftime(stamp, sizeof(stamp), "%Y%m%d_%H%M%S", &parts);
-    if (make_all(parent) != PSD_OK) {
-        snprintf(error, error_size,
-                 "cannot make the folder %s: %s; name another with -o", parent,
-                 strerror(errno));
-        return PSD_ESYSTEM;
-    }
     for (int i = 1; i <= LOGS_TRIES; i++) {
         char suffix[16] = "";
 
         if (i > 1) {
             snprintf(suffix, sizeof(suffix), "_%d", i);
         }
-        if ((size_t)snprintf(path, size, "%s%sposeidon_log_%s%s",
-                             here ? "" : parent, here ? "" : "/", stamp,
+        if ((size_t)snprintf(path, size, "%sposeidon_log_%s%s", head, stamp,
                              suffix) >= size) {
             errno = ENAMETOOLONG;
             break;
@@ -114,7 +117,27 @@ psd_status folder_make_logs(const char *parent, char *path, size_t size,
         }
     }
     snprintf(error, error_size,
-             "cannot make a log folder in %s: %s; name another with -o", parent,
+             "cannot make a log folder %s: %s; name another with -o", path,
              strerror(errno));
     return PSD_ESYSTEM;
+}
+
+psd_status folder_make_logs(const char *parent, const char *name, char *path,
+                            size_t size, char *error, size_t error_size)
+{
+    bool here = strcmp(parent, ".") == 0;
+    char head[FOLDER_PATH_MAX];
+
+    if (folder_make(parent, error, error_size) != PSD_OK) {
+        return PSD_ESYSTEM;
+    }
+    snprintf(head, sizeof(head), "%s%s", here ? "" : parent, here ? "" : "/");
+    if (name == NULL) {
+        return make_stamped(head, path, size, error, error_size);
+    }
+    if ((size_t)snprintf(path, size, "%s%s", head, name) >= size) {
+        snprintf(error, error_size, "the path of the log folder is too long");
+        return PSD_ESYSTEM;
+    }
+    return folder_make(path, error, error_size);
 }

@@ -18,9 +18,14 @@ psd_status folder_make_run(char *path, size_t size);
 /* And its socket; what is not there is not an error. */
 void folder_remove_run(const char *path);
 
-/* A new poseidon_log_<timestamp> below `parent`, which is made when it is not
- * there. On PSD_ESYSTEM `error` has the sentence. */
-psd_status folder_make_logs(const char *parent, char *path, size_t size,
-                            char *error, size_t error_size);
+/* mkdir -p; one that is there is fine. On PSD_ESYSTEM `error` has the
+ * sentence. */
+psd_status folder_make(const char *path, char *error, size_t error_size);
+
+/* The log folder below `parent`, which is made when it is not there: a new
+ * poseidon_log_<timestamp>, or the one of that `name` (NULL: none), new or
+ * not. On PSD_ESYSTEM `error` has the sentence. */
+psd_status folder_make_logs(const char *parent, const char *name, char *path,
+                            size_t size, char *error, size_t error_size);
 
 #endif

@@ -1,12 +1,16 @@
 /* guard.c: see guard.h. It does nothing but wait, so that nothing in it can
- * fail while there is something to clean up. */
+ * fail while there is something to clean up. Where there is a control group a
+ * third process, the sweeper, waits for the end of both: killed in one instant
+ * they leave the group to it. */
 #define _GNU_SOURCE
 #include "launch/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +34,38 @@ static void close_stream(void)
             close(null);
         }
     }
+}
+
+/* Until the process is gone; at once when it is, and has no pidfd. */
+static void wait_gone(int pidfd)
+{
+    struct pollfd one = { .fd = pidfd, .events = POLLIN };
+
+    while (pidfd >= 0 && poll(&one, 1, -1) < 0 && errno == EINTR) {
+    }
+}
+
+static void sweep(pid_t guard, pid_t agent, const char *folder,
+                  const char *cgroup) __attribute__((noreturn));
+
+static void sweep(pid_t guard, pid_t agent, const char *folder,
+                  const char *cgroup)
+{
+    int guard_fd = (int)syscall(SYS_pidfd_open, guard, 0);
+    int agent_fd = (int)syscall(SYS_pidfd_open, agent, 0);
+
+    setsid();
+    prctl(PR_SET_NAME, "psd sweeper");
+    close_stream();
+    dup2(STDIN_FILENO, STDERR_FILENO); /* or ssh would wait for it */
+    if (guard_fd >= 0) {
+        wait_gone(guard_fd);
+        wait_gone(agent_fd);
+        cgroup_kill(cgroup);
+        folder_remove_run(folder);
+        cgroup_remove(cgroup);
+    }
+    _exit(0);
 }
 
 static int wait_agent(pid_t agent)
@@ -80,6 +116,9 @@ int guard_run(void)
         _exit(agent_run(self, folder, cgroup));
     }
     prctl(PR_SET_NAME, "psd guard");
+    if (cgroup[0] != '\0' && fork() == 0) {
+        sweep(self, agent, folder, cgroup);
+    }
     close_stream();
     code = wait_agent(agent);
     cgroup_kill(cgroup);

@@ -1,4 +1,4 @@
-/* hub.c: frames between the agent and the master pass here; psd_run notes who
+/* hub.c: frames between the agents and the master pass here; psd_run notes who
  * is in, takes what is for itself, and asks supervise.c what follows. */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -10,9 +10,10 @@
 #include "launch/exit_code.h"
 #include "launch/supervise_state.h"
 
-/* ---- frames of the agent ------------------------------------------------ */
+/* ---- frames of an agent ------------------------------------------------- */
 
 static psd_status take_started(struct supervise *supervise,
+                               const struct host *host,
                                struct run_process *process,
                                const struct frame_header *header,
                                const void *payload)
@@ -24,7 +25,12 @@ static psd_status take_started(struct supervise *supervise,
         return status;
     }
     if (started.code != 0) {
-        supervise_over(supervise, started.code, NULL, started.reason);
+        char reason[WIRE_TEXT_MAX];
+
+        snprintf(reason, sizeof(reason), "host %s: %.*s", host->where->name,
+                 WIRE_TEXT_MAX / 2, started.reason);
+        supervise_over(supervise, started.code, NULL,
+                       supervise->host_count > 1 ? reason : started.reason);
         supervise_stop(supervise, 0);
         return PSD_OK;
     }
@@ -33,10 +39,10 @@ static psd_status take_started(struct supervise *supervise,
     }
     process->started = true;
     process->pid = started.pid;
-    snprintf(supervise->folder, sizeof(supervise->folder), "%s",
-             started.reason);
-    log_info("run: %s %" PRIu32 " is pid %" PRIu32, run_role(process),
-             process->rank, process->pid);
+    screen_detail(supervise->screen, "%s %" PRIu32 " is pid %" PRIu32 " on %s",
+                  run_role(process), process->rank, process->pid,
+                  process->host);
+    desk_started(supervise->desk);
     return PSD_OK;
 }
 
@@ -54,9 +60,27 @@ static psd_status take_exited(struct supervise *supervise,
     process->exited = true;
     process->code = exited.code;
     process->signal = exited.signal;
+    process->memory = exited.memory;
+    process->memory_size = exited.memory_size;
+    process->stream = exited.stream;
+    mem_free(process->tail);
     process->tail = mem_strdup(exited.tail);
     supervise_exited(supervise, process);
     return PSD_OK;
+}
+
+static psd_status take_look(struct supervise *supervise,
+                            const struct run_process *process,
+                            const struct frame_header *header,
+                            const void *payload)
+{
+    static struct launch_look look;
+    psd_status status = launch_look_unpack(&look, payload, header->size);
+
+    if (status == PSD_OK) {
+        inquiry_seen(supervise, process, &look);
+    }
+    return status;
 }
 
 /* Frames of a member pass on to the master; psd_run only notes who is in. */
@@ -76,30 +100,37 @@ static void pass_to_master(struct supervise *supervise,
     }
 }
 
-static psd_status agent_deliver(void *user, struct psd_link *link,
-                                const struct frame_header *header,
-                                const void *payload)
+/* A frame about a process of that host; an agent speaks of no other. */
+static psd_status take_frame(struct supervise *supervise, struct host *host,
+                             const struct frame_header *header,
+                             const void *payload)
 {
-    struct supervise *supervise = user;
     struct run_process *process =
         run_find(&supervise->run, (header->flags & FRAME_FLAG_SERVER) != 0,
                  header->rank);
+    unsigned which = header->block == LAUNCH_STREAM_STDERR ? 1 : 0;
 
-    (void)link;
-    if (header->type == FRAME_STARTED) {
-        return take_started(supervise, process, header, payload);
+    if (header->type == FRAME_STARTED && header->rank == WIRE_RANK_NONE) {
+        return take_started(supervise, host, NULL, header, payload);
     }
-    if (process == NULL) {
-        log_error("run: the agent speaks of a process that is none");
+    if (process == NULL || process->host != host->where->name) {
+        log_error("run: the agent of %s speaks of a process that it has not",
+                  host->where->name);
         return PSD_EPROTO;
     }
     switch (header->type) {
+    case FRAME_STARTED:
+        return take_started(supervise, host, process, header, payload);
     case FRAME_OUTPUT:
+        host->owed[which] += header->size;
         screen_output(supervise->screen, header->rank, header->block, payload,
                       header->size);
+        desk_show(supervise->desk, header, payload);
         return PSD_OK;
     case FRAME_EXITED:
         return take_exited(supervise, process, header, payload);
+    case FRAME_LOOK:
+        return take_look(supervise, process, header, payload);
     case FRAME_LOST:
         process->hung_up = true;
         supervise_hung_up(supervise);
@@ -110,20 +141,43 @@ static psd_status agent_deliver(void *user, struct psd_link *link,
     }
 }
 
+static psd_status agent_deliver(void *user, struct psd_link *link,
+                                const struct frame_header *header,
+                                const void *payload)
+{
+    struct host *host = user;
+    static struct launch_ready ready;
+    psd_status status;
+
+    (void)link;
+    host->heard_ns = clock_ns();
+    switch (header->type) {
+    case FRAME_BEAT:
+        return PSD_OK;
+    case FRAME_READY:
+        status = launch_ready_unpack(&ready, payload, header->size);
+        if (status == PSD_OK) {
+            host_ready(host, &ready);
+        }
+        return status;
+    case FRAME_TAIL:
+        desk_tail(host->supervise->desk,
+                  (uint32_t)(host - host->supervise->hosts), header, payload);
+        return PSD_OK;
+    default:
+        return take_frame(host->supervise, host, header, payload);
+    }
+}
+
 static void agent_down(void *user, struct psd_link *link, psd_status why)
 {
-    struct supervise *supervise = user;
+    struct host *host = user;
 
+    (void)link;
     (void)why;
-    link_close(link);
-    supervise->guard.link = NULL;
-    supervise->agent_gone = true;
-    if (!supervise->stopping) {
-        supervise_over(
-            supervise, EXIT_CODE_UNAVAILABLE, NULL,
-            "the agent was lost, and with it every process of the job");
-        supervise_stop(supervise, 0);
-    }
+    desk_host_gone(host->supervise->desk,
+                   (uint32_t)(host - host->supervise->hosts));
+    host_down(host);
 }
 
 /* ---- frames of the master ----------------------------------------------- */
@@ -169,8 +223,39 @@ static psd_status take_view(struct supervise *supervise,
         supervise->master_done = true;
     } else {
         screen_view(supervise->screen, &view);
+        desk_show(supervise->desk, header, payload);
     }
     return PSD_OK;
+}
+
+static psd_status take_stall(struct supervise *supervise,
+                             const struct frame_header *header,
+                             const void *payload)
+{
+    struct launch_stall stall;
+    psd_status status = launch_stall_unpack(&stall, payload, header->size);
+
+    if (status == PSD_OK) {
+        inquiry_take(supervise, &stall);
+    }
+    return status;
+}
+
+/* Through the agent of its host. */
+static void pass_to_member(struct supervise *supervise,
+                           const struct frame_header *header,
+                           const void *payload)
+{
+    struct run_process *process =
+        run_find(&supervise->run, (header->flags & FRAME_FLAG_SERVER) != 0,
+                 header->rank);
+    struct psd_link *link =
+        process == NULL ? NULL
+                        : supervise->hosts[process->host_index].helper.link;
+
+    if (link != NULL) {
+        (void)link_send(link, header, payload);
+    }
 }
 
 static psd_status master_stream_deliver(void *user, struct psd_link *link,
@@ -180,15 +265,18 @@ static psd_status master_stream_deliver(void *user, struct psd_link *link,
     struct supervise *supervise = user;
 
     (void)link;
+    supervise->master_heard_ns = clock_ns();
     switch (header->type) {
+    case FRAME_BEAT:
+        return PSD_OK;
     case FRAME_VERDICT:
         return take_verdict(supervise, header, payload);
     case FRAME_VIEW:
         return take_view(supervise, header, payload);
+    case FRAME_STALL:
+        return take_stall(supervise, header, payload);
     default:
-        if (supervise->guard.link != NULL) {
-            (void)link_send(supervise->guard.link, header, payload);
-        }
+        pass_to_member(supervise, header, payload);
         return PSD_OK;
     }
 }
@@ -197,15 +285,9 @@ static void master_down(void *user, struct psd_link *link, psd_status why)
 {
     struct supervise *supervise = user;
 
+    (void)link;
     (void)why;
-    link_close(link);
-    supervise->master.link = NULL;
-    supervise->master_done = true;
-    if (!supervise->stopping) {
-        supervise_over(supervise, EXIT_CODE_UNAVAILABLE, NULL,
-                       "the master was lost");
-        supervise_stop(supervise, AGENT_END_MS);
-    }
+    host_master_lost(supervise, "its connection ended");
 }
 
 const struct link_events hub_agent_events = { .deliver = agent_deliver,

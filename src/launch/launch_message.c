@@ -123,34 +123,63 @@ static psd_status unpack_words(struct unpack *unpack,
 
 /* ---- start -------------------------------------------------------------- */
 
-static void pack_ranks(struct pack *pack, uint32_t count, const uint32_t *ranks)
+static void pack_task(struct pack *pack, const struct launch_task *task)
 {
-    pack_u32(pack, count);
-    for (uint32_t i = 0; i < count; i++) {
-        pack_u32(pack, ranks[i]);
-    }
+    pack_u8(pack, task->is_server);
+    pack_u32(pack, task->rank);
+    pack_u8(pack, task->shell);
+    pack_words(pack, &task->command);
+    pack_words(pack, &task->variables);
 }
 
-static psd_status unpack_ranks(struct unpack *unpack, uint32_t limit,
-                               uint32_t *count_p, uint32_t **ranks_p)
+static psd_status unpack_task(struct unpack *unpack, struct launch_task *task)
+{
+    psd_status status;
+
+    task->is_server = unpack_u8(unpack);
+    task->rank = unpack_u32(unpack);
+    task->shell = unpack_u8(unpack);
+    status = unpack_words(unpack, &task->command);
+    if (status == PSD_OK) {
+        status = unpack_words(unpack, &task->variables);
+    }
+    if (status == PSD_OK &&
+        (task->rank >= WIRE_RANKS_MAX ||
+         (!task->is_server && task->command.count == 0) ||
+         (task->shell && task->command.count != 1))) {
+        unpack->failed = true;
+        status = PSD_EPROTO;
+    }
+    return status;
+}
+
+static psd_status unpack_tasks(struct unpack *unpack,
+                               struct launch_start *start)
 {
     uint32_t count = unpack_u32(unpack);
     size_t left = (size_t)(unpack->end - unpack->at);
 
-    if (unpack->failed || count > limit || count > left / 4) {
+    if (unpack->failed || count == 0 || count > LAUNCH_TASKS_MAX ||
+        count > left / LAUNCH_TASK_LEAST) {
         unpack->failed = true;
         return PSD_EPROTO;
     }
-    *ranks_p = mem_zalloc_array(count, sizeof(**ranks_p));
-    if (*ranks_p == NULL) {
+    start->tasks = mem_zalloc_array(count, sizeof(*start->tasks));
+    if (start->tasks == NULL) {
         return PSD_ENOMEM;
     }
-    *count_p = count;
+    start->task_count = count;
     for (uint32_t i = 0; i < count; i++) {
-        (*ranks_p)[i] = unpack_u32(unpack);
-        if ((*ranks_p)[i] >= limit) {
+        struct launch_task *task = &start->tasks[i];
+        psd_status status = unpack_task(unpack, task);
+
+        if (status == PSD_OK && !task->is_server &&
+            task->rank >= start->workers) {
             unpack->failed = true;
-            return PSD_EPROTO;
+            status = PSD_EPROTO;
+        }
+        if (status != PSD_OK) {
+            return status;
         }
     }
     return PSD_OK;
@@ -163,17 +192,23 @@ void launch_start_pack(struct pack *pack, const struct launch_start *start)
     pack_u32(pack, start->workers);
     pack_u32(pack, start->servers);
     pack_u32(pack, start->threads);
-    pack_u8(pack, start->shell);
-    pack_u8(pack, start->tee_all);
+    pack_u32(pack, start->hosts);
+    pack_u8(pack, start->tee);
+    pack_u8(pack, start->here);
+    pack_u32(pack, start->silence_ms);
     pack_text(pack, start->name);
     pack_text(pack, start->host);
+    pack_text(pack, start->peer);
+    pack_text(pack, start->interface);
     pack_text(pack, start->ports);
     pack_text(pack, start->folder);
     pack_text(pack, start->logs);
-    pack_ranks(pack, start->local_workers, start->worker_ranks);
-    pack_ranks(pack, start->local_servers, start->server_ranks);
-    pack_words(pack, &start->command);
+    pack_text(pack, start->virtualenv);
     pack_words(pack, &start->variables);
+    pack_u32(pack, start->task_count);
+    for (uint32_t i = 0; i < start->task_count; i++) {
+        pack_task(pack, &start->tasks[i]);
+    }
 }
 
 static void unpack_start_front(struct unpack *unpack,
@@ -189,17 +224,23 @@ static void unpack_start_front(struct unpack *unpack,
     start->workers = unpack_u32(unpack);
     start->servers = unpack_u32(unpack);
     start->threads = unpack_u32(unpack);
-    start->shell = unpack_u8(unpack);
-    start->tee_all = unpack_u8(unpack);
+    start->hosts = unpack_u32(unpack);
+    start->tee = unpack_u8(unpack);
+    start->here = unpack_u8(unpack);
+    start->silence_ms = unpack_u32(unpack);
     unpack_text(unpack, start->name, sizeof(start->name));
     unpack_text(unpack, start->host, sizeof(start->host));
+    unpack_text(unpack, start->peer, sizeof(start->peer));
+    unpack_text(unpack, start->interface, sizeof(start->interface));
     unpack_text(unpack, start->ports, sizeof(start->ports));
     unpack_text(unpack, start->folder, sizeof(start->folder));
     unpack_text(unpack, start->logs, sizeof(start->logs));
+    unpack_text(unpack, start->virtualenv, sizeof(start->virtualenv));
     if (start->workers == 0 || start->workers > WIRE_RANKS_MAX ||
         start->servers > WIRE_SHARDS_MAX || start->threads == 0 ||
         start->threads > WIRE_SHARDS_MAX ||
-        start->servers * start->threads > WIRE_SHARDS_MAX) {
+        start->servers * start->threads > WIRE_SHARDS_MAX ||
+        start->tee > LAUNCH_TEE_NONE) {
         unpack->failed = true;
     }
 }
@@ -213,50 +254,67 @@ psd_status launch_start_unpack(struct launch_start *start, const void *data,
     *start = (struct launch_start){ .workers = 0 };
     unpack_init(&unpack, data, size);
     unpack_start_front(&unpack, start);
-    if (unpack.failed) {
-        goto undo;
+    if (!unpack.failed) {
+        status = unpack_words(&unpack, &start->variables);
     }
-    status = unpack_ranks(&unpack, start->workers, &start->local_workers,
-                          &start->worker_ranks);
-    if (status != PSD_OK) {
-        goto undo;
-    }
-    status = unpack_ranks(&unpack, start->servers, &start->local_servers,
-                          &start->server_ranks);
-    if (status != PSD_OK) {
-        goto undo;
-    }
-    status = unpack_words(&unpack, &start->command);
-    if (status != PSD_OK) {
-        goto undo;
-    }
-    status = unpack_words(&unpack, &start->variables);
-    if (status != PSD_OK) {
-        goto undo;
-    }
-    if (start->command.count == 0 ||
-        (start->shell && start->command.count != 1)) {
-        unpack.failed = true;
-    }
-    status = finish(&unpack, "start");
     if (status == PSD_OK) {
-        return PSD_OK;
+        status = unpack_tasks(&unpack, start);
     }
-
-undo:
-    launch_start_fini(start);
+    if (status == PSD_OK || unpack.failed) {
+        status = finish(&unpack, "start");
+    }
+    if (status != PSD_OK) {
+        launch_start_fini(start);
+    }
     return status;
 }
 
 void launch_start_fini(struct launch_start *start)
 {
-    launch_words_fini(&start->command);
+    for (uint32_t i = 0; i < start->task_count; i++) {
+        launch_words_fini(&start->tasks[i].command);
+        launch_words_fini(&start->tasks[i].variables);
+    }
+    mem_free(start->tasks);
+    start->tasks = NULL;
+    start->task_count = 0;
     launch_words_fini(&start->variables);
-    mem_free(start->worker_ranks);
-    mem_free(start->server_ranks);
-    start->worker_ranks = NULL;
-    start->server_ranks = NULL;
     explicit_bzero(&start->job, sizeof(start->job));
+}
+
+uint32_t launch_start_local(const struct launch_start *start)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < start->task_count; i++) {
+        count += start->tasks[i].is_server == 0;
+    }
+    return count;
+}
+
+void launch_ready_pack(struct pack *pack, const struct launch_ready *ready)
+{
+    pack_u32(pack, (uint32_t)ready->code);
+    pack_text(pack, ready->reason);
+    pack_text(pack, ready->note);
+    pack_text(pack, ready->address);
+    pack_text(pack, ready->folder);
+    pack_text(pack, ready->logs);
+}
+
+psd_status launch_ready_unpack(struct launch_ready *ready, const void *data,
+                               size_t size)
+{
+    struct unpack unpack;
+
+    unpack_init(&unpack, data, size);
+    ready->code = (int32_t)unpack_u32(&unpack);
+    unpack_text(&unpack, ready->reason, sizeof(ready->reason));
+    unpack_text(&unpack, ready->note, sizeof(ready->note));
+    unpack_text(&unpack, ready->address, sizeof(ready->address));
+    unpack_text(&unpack, ready->folder, sizeof(ready->folder));
+    unpack_text(&unpack, ready->logs, sizeof(ready->logs));
+    return finish(&unpack, "ready");
 }
 
 /* ---- the short ones ----------------------------------------------------- */
@@ -286,6 +344,9 @@ void launch_exited_pack(struct pack *pack, const struct launch_exited *exited)
     pack_u32(pack, exited->pid);
     pack_u8(pack, exited->code);
     pack_u8(pack, exited->signal);
+    pack_u8(pack, exited->memory);
+    pack_u64(pack, exited->memory_size);
+    pack_u8(pack, exited->stream);
     pack_text(pack, exited->tail);
 }
 
@@ -298,6 +359,12 @@ psd_status launch_exited_unpack(struct launch_exited *exited, const void *data,
     exited->pid = unpack_u32(&unpack);
     exited->code = unpack_u8(&unpack);
     exited->signal = unpack_u8(&unpack);
+    exited->memory = unpack_u8(&unpack);
+    exited->memory_size = unpack_u64(&unpack);
+    exited->stream = unpack_u8(&unpack);
+    if (exited->memory > LAUNCH_MEMORY_BELOW) {
+        unpack.failed = true;
+    }
     unpack_text(&unpack, exited->tail, sizeof(exited->tail));
     return finish(&unpack, "exited");
 }
@@ -360,6 +427,33 @@ psd_status launch_verdict_unpack(struct launch_verdict *verdict,
     return finish(&unpack, "verdict");
 }
 
+static void pack_cell(struct pack *pack, const struct launch_cell *cell)
+{
+    pack_u8(pack, cell->state);
+    pack_u16(pack, cell->slow);
+    pack_u32(pack, cell->lag);
+    pack_u64(pack, cell->step);
+    pack_u64(pack, cell->compute_ns);
+    pack_u64(pack, cell->wait_ns);
+    pack_u64(pack, cell->sent_bytes);
+    pack_u64(pack, cell->received_bytes);
+}
+
+static void unpack_cell(struct unpack *unpack, struct launch_cell *cell)
+{
+    cell->state = unpack_u8(unpack);
+    cell->slow = unpack_u16(unpack);
+    cell->lag = unpack_u32(unpack);
+    cell->step = unpack_u64(unpack);
+    cell->compute_ns = unpack_u64(unpack);
+    cell->wait_ns = unpack_u64(unpack);
+    cell->sent_bytes = unpack_u64(unpack);
+    cell->received_bytes = unpack_u64(unpack);
+    if (cell->state > LAUNCH_CELL_LOST) {
+        unpack->failed = true;
+    }
+}
+
 void launch_view_pack(struct pack *pack, const struct launch_view *view)
 {
     pack_u8(pack, view->final);
@@ -371,9 +465,18 @@ void launch_view_pack(struct pack *pack, const struct launch_view *view)
     pack_f64(pack, view->mean_rate);
     pack_u64(pack, view->exchanged_bytes);
     pack_u64(pack, view->wire_bytes);
+    pack_f64(pack, view->exchanged_rate);
+    pack_f64(pack, view->sent_rate);
+    pack_f64(pack, view->received_rate);
+    pack_u64(pack, view->compute_ns);
+    pack_u64(pack, view->wait_ns);
     pack_f64(pack, view->wait_share);
     pack_u64(pack, view->compared);
     pack_u64(pack, view->differences);
+    pack_u32(pack, view->cell_count);
+    for (uint32_t i = 0; i < view->cell_count; i++) {
+        pack_cell(pack, &view->cells[i]);
+    }
 }
 
 psd_status launch_view_unpack(struct launch_view *view, const void *data,
@@ -391,8 +494,21 @@ psd_status launch_view_unpack(struct launch_view *view, const void *data,
     view->mean_rate = unpack_f64(&unpack);
     view->exchanged_bytes = unpack_u64(&unpack);
     view->wire_bytes = unpack_u64(&unpack);
+    view->exchanged_rate = unpack_f64(&unpack);
+    view->sent_rate = unpack_f64(&unpack);
+    view->received_rate = unpack_f64(&unpack);
+    view->compute_ns = unpack_u64(&unpack);
+    view->wait_ns = unpack_u64(&unpack);
     view->wait_share = unpack_f64(&unpack);
     view->compared = unpack_u64(&unpack);
     view->differences = unpack_u64(&unpack);
+    view->cell_count = unpack_u32(&unpack);
+    if (view->cell_count > WIRE_RANKS_MAX) {
+        unpack.failed = true;
+        view->cell_count = 0;
+    }
+    for (uint32_t i = 0; i < view->cell_count; i++) {
+        unpack_cell(&unpack, &view->cells[i]);
+    }
     return finish(&unpack, "view");
 }

@@ -19,6 +19,8 @@
 #define LAUNCH_WORD_MAX  (128u << 10) /* the kernel's own limit for one */
 #define LAUNCH_TAIL_MAX  8192         /* end of a dead process's output */
 #define LAUNCH_NAME_MAX  128
+#define LAUNCH_TASKS_MAX (WIRE_RANKS_MAX + WIRE_SHARDS_MAX) /* of a host */
+#define LAUNCH_TASK_LEAST 14 /* bytes of the shortest */
 
 #define LAUNCH_STREAM_STDOUT 1u
 #define LAUNCH_STREAM_STDERR 2u
@@ -29,35 +31,68 @@ struct launch_words {
     char **words;
 };
 
-/* FRAME_START, psd_run -> agent: what to run on that host. */
+/* One process that an agent starts. */
+struct launch_task {
+    uint8_t is_server;
+    uint32_t rank;                 /* worker's rank, or server's index */
+    uint8_t shell;                 /* 1: command is one word, for sh -c */
+    struct launch_words command;   /* none: `psd server` */
+    struct launch_words variables; /* NAME=value, for it alone */
+};
+
+enum launch_tee { LAUNCH_TEE_FIRST, LAUNCH_TEE_ALL, LAUNCH_TEE_NONE };
+
+/* FRAME_START, psd_run -> agent: what to prepare on that host. Nothing runs
+ * before FRAME_GO. */
 struct launch_start {
     struct auth_job job;
     uint32_t workers; /* of the job */
-    uint32_t servers; /* of the job */
+    uint32_t servers; /* of the job that hold shards */
     uint32_t threads; /* of each server */
-    uint8_t shell;    /* 1: command has one word, for sh -c */
-    uint8_t tee_all;  /* 1: forward the output of every worker */
+    uint32_t hosts;   /* of the job; 1: loopback will do */
+    uint8_t tee;      /* enum launch_tee */
+    uint8_t here;     /* 1: psd_run is on this machine */
+    uint32_t silence_ms; /* psd_run is lost after so long; 0: at EOF only */
     char name[LAUNCH_NAME_MAX];
-    char host[MESSAGE_URL_MAX]; /* address to listen on */
+    char host[MESSAGE_URL_MAX];      /* this one, as the user calls it */
+    char peer[MESSAGE_URL_MAX];      /* another one; "": none */
+    char interface[LAUNCH_NAME_MAX]; /* for data links; "": routed */
     char ports[32];
-    char folder[LAUNCH_PATH_MAX]; /* working directory */
-    char logs[LAUNCH_PATH_MAX];   /* log folder, exists */
-    uint32_t local_workers;       /* ranks that this agent starts */
-    uint32_t *worker_ranks;
-    uint32_t local_servers;
-    uint32_t *server_ranks;
-    struct launch_words command;
-    struct launch_words variables; /* NAME=value, over what is inherited */
+    char folder[LAUNCH_PATH_MAX];     /* working directory */
+    char logs[LAUNCH_PATH_MAX];       /* log folder, from there; made */
+    char virtualenv[LAUNCH_PATH_MAX]; /* "": none */
+    struct launch_words variables;    /* NAME=value, over what is inherited */
+    uint32_t task_count;
+    struct launch_task *tasks; /* servers, then workers, by rank */
+};
+
+/* FRAME_READY, agent -> psd_run: everything is there, or what is not: a code
+ * other than 0 is for psd_run to exit with, and `reason` the sentence. `note`
+ * is something to know, "" for nothing. */
+struct launch_ready {
+    int32_t code;
+    char reason[WIRE_TEXT_MAX];
+    char note[WIRE_TEXT_MAX];
+    char address[MESSAGE_URL_MAX]; /* of its data links */
+    char folder[LAUNCH_PATH_MAX];  /* the agent's private one */
+    char logs[LAUNCH_PATH_MAX];    /* absolute */
 };
 
 /* FRAME_STARTED, agent -> psd_run; header.rank is the process. A code other
  * than 0 (71, 126, 127 ...) means: it could not be started, the agent has
- * ended the others and `reason` says why. With code 0 `reason` is the agent's
- * private folder. */
+ * ended the others and `reason` says why. */
 struct launch_started {
     int32_t code;
     uint32_t pid;
     char reason[WIRE_TEXT_MAX];
+};
+
+/* Was it want of memory? */
+enum launch_memory {
+    LAUNCH_MEMORY_FINE,
+    LAUNCH_MEMORY_KILLED, /* the kernel killed it */
+    LAUNCH_MEMORY_BELOW,  /* the kernel killed a process below it, or of
+                           * this group: that may be why */
 };
 
 /* FRAME_EXITED, agent -> psd_run; header.rank is the process. */
@@ -65,7 +100,11 @@ struct launch_exited {
     uint32_t pid;
     uint8_t code;               /* exit code, when signal is 0 */
     uint8_t signal;             /* that killed it */
-    char tail[LAUNCH_TAIL_MAX]; /* of its stderr, when it failed */
+    uint8_t memory;             /* enum launch_memory */
+    uint64_t memory_size;       /* resident then, or its most; 0: unknown */
+    uint8_t stream;             /* LAUNCH_STREAM_*, of the tail */
+    char tail[LAUNCH_TAIL_MAX]; /* of its output, when it failed: stderr, or
+                                 * stdout when that is empty */
 };
 
 /* FRAME_STOP, psd_run -> agent: SIGTERM to everything, SIGKILL `grace_ms`
@@ -92,7 +131,27 @@ struct launch_verdict {
     char reason[WIRE_TEXT_MAX];
 };
 
-/* FRAME_VIEW, master -> psd_run: how training goes. */
+enum launch_cell_state {
+    LAUNCH_CELL_WAITING, /* has not joined */
+    LAUNCH_CELL_IN,
+    LAUNCH_CELL_DONE, /* has said goodbye */
+    LAUNCH_CELL_LOST,
+};
+
+/* One worker in a view. */
+struct launch_cell {
+    uint8_t state;       /* LAUNCH_CELL_* */
+    uint16_t slow;       /* 0: no; else its compute time in % of the median */
+    uint32_t lag;        /* steps behind the front, beyond what is noise */
+    uint64_t step;       /* the last that it reported */
+    uint64_t compute_ns; /* of a step, lately; 0: unknown */
+    uint64_t wait_ns;    /* of a step, lately, inside psd_wait */
+    uint64_t sent_bytes; /* over sockets, since the start */
+    uint64_t received_bytes;
+};
+
+/* FRAME_VIEW, master -> psd_run: how training goes. The cells come along at
+ * most once a second: a view without them says nothing about them. */
 struct launch_view {
     uint8_t final;       /* 1: the answer to FRAME_STOP */
     uint32_t workers_in; /* entered and not left */
@@ -102,10 +161,17 @@ struct launch_view {
     double rate;         /* samples per second, lately */
     double mean_rate;    /* and since everybody entered */
     uint64_t exchanged_bytes;
-    uint64_t wire_bytes;
-    double wait_share; /* of the workers' time, inside psd_wait */
-    uint64_t compared; /* proofs that a second worker confirmed */
+    uint64_t wire_bytes;   /* sent and received */
+    double exchanged_rate; /* bytes per second, lately, of all workers */
+    double sent_rate;
+    double received_rate;
+    uint64_t compute_ns; /* of a step, lately, mean of the workers */
+    uint64_t wait_ns;    /* and inside psd_wait; the sum is the step's time */
+    double wait_share;   /* of the workers' time since the start */
+    uint64_t compared;   /* proofs that a second worker confirmed */
     uint64_t differences;
+    uint32_t cell_count;                       /* workers, or 0 */
+    struct launch_cell cells[WIRE_RANKS_MAX]; /* by rank */
 };
 
 /* Copies `count` strings. PSD_ENOMEM. */
@@ -120,6 +186,11 @@ void launch_start_pack(struct pack *pack, const struct launch_start *start);
 psd_status launch_start_unpack(struct launch_start *start, const void *data,
                                size_t size);
 void launch_start_fini(struct launch_start *start); /* wipes the secret */
+/* Workers among the tasks. */
+uint32_t launch_start_local(const struct launch_start *start);
+void launch_ready_pack(struct pack *pack, const struct launch_ready *ready);
+psd_status launch_ready_unpack(struct launch_ready *ready, const void *data,
+                               size_t size);
 void launch_started_pack(struct pack *pack,
                          const struct launch_started *started);
 psd_status launch_started_unpack(struct launch_started *started,

@@ -12,27 +12,35 @@
 static void fill_start(struct launch_start *start)
 {
     char *words[] = { "python", "train.py", "" };
-    static const uint32_t ranks[] = { 0, 2, 3 };
 
     *start = (struct launch_start){
         .workers = 4,
         .servers = 2,
         .threads = 3,
-        .tee_all = 1,
+        .hosts = 2,
+        .tee = LAUNCH_TEE_ALL,
+        .silence_ms = 30000,
         .name = "job",
-        .host = "127.0.0.1",
+        .host = "b",
+        .peer = "a",
+        .interface = "eth0",
         .ports = "0",
         .folder = "/x",
-        .logs = "/y",
-        .local_workers = 3,
-        .local_servers = 1,
+        .logs = "y",
+        .virtualenv = "~/v",
+        .task_count = 3,
     };
     memset(&start->job, 7, sizeof(start->job));
-    start->worker_ranks = mem_zalloc(sizeof(ranks));
-    memcpy(start->worker_ranks, ranks, sizeof(ranks));
-    start->server_ranks = mem_zalloc(sizeof(uint32_t));
-    start->server_ranks[0] = 1;
-    assert_int_equal(launch_words_set(&start->command, 3, words), PSD_OK);
+    start->tasks = mem_zalloc_array(3, sizeof(*start->tasks));
+    start->tasks[0].is_server = 1;
+    start->tasks[0].rank = 1;
+    for (uint32_t i = 1; i < 3; i++) {
+        start->tasks[i].rank = i + 1;
+        assert_int_equal(launch_words_set(&start->tasks[i].command, 3, words),
+                         PSD_OK);
+    }
+    assert_int_equal(launch_words_add(&start->tasks[2].variables, "E", "f"),
+                     PSD_OK);
     assert_int_equal(launch_words_add(&start->variables, "A", "b=c"), PSD_OK);
     assert_int_equal(launch_words_add(&start->variables, "D", ""), PSD_OK);
 }
@@ -50,12 +58,21 @@ static void a_start_arrives_as_it_was_sent(void **state)
     assert_int_equal(launch_start_unpack(&got, pack.data, pack.size), PSD_OK);
     assert_memory_equal(&got.job, &start.job, sizeof(start.job));
     assert_int_equal(got.workers, 4);
-    assert_int_equal(got.local_workers, 3);
-    assert_int_equal(got.worker_ranks[2], 3);
-    assert_int_equal(got.server_ranks[0], 1);
-    assert_string_equal(got.command.words[1], "train.py");
-    assert_string_equal(got.command.words[2], "");
-    assert_null(got.command.words[3]);
+    assert_int_equal(got.tee, LAUNCH_TEE_ALL);
+    assert_int_equal(got.silence_ms, 30000);
+    assert_string_equal(got.host, "b");
+    assert_string_equal(got.peer, "a");
+    assert_string_equal(got.interface, "eth0");
+    assert_string_equal(got.virtualenv, "~/v");
+    assert_int_equal(got.task_count, 3);
+    assert_int_equal(launch_start_local(&got), 2);
+    assert_int_equal(got.tasks[0].rank, 1);
+    assert_int_equal(got.tasks[0].command.count, 0);
+    assert_int_equal(got.tasks[2].rank, 3);
+    assert_string_equal(got.tasks[2].command.words[1], "train.py");
+    assert_string_equal(got.tasks[2].command.words[2], "");
+    assert_null(got.tasks[2].command.words[3]);
+    assert_string_equal(got.tasks[2].variables.words[0], "E=f");
     assert_string_equal(got.variables.words[0], "A=b=c");
     assert_string_equal(got.variables.words[1], "D=");
     assert_null(got.variables.words[2]);
@@ -90,7 +107,7 @@ static void a_start_with_ranks_beyond_the_job_is_refused(void **state)
 
     (void)state;
     fill_start(&start);
-    start.worker_ranks[1] = 4;
+    start.tasks[1].rank = 4;
     pack_init(&pack);
     launch_start_pack(&pack, &start);
     assert_int_equal(launch_start_unpack(&got, pack.data, pack.size),
@@ -107,7 +124,7 @@ static void a_start_without_a_command_is_refused(void **state)
 
     (void)state;
     fill_start(&start);
-    launch_words_fini(&start.command);
+    launch_words_fini(&start.tasks[2].command);
     pack_init(&pack);
     launch_start_pack(&pack, &start);
     assert_int_equal(launch_start_unpack(&got, pack.data, pack.size),
@@ -171,7 +188,11 @@ static void the_short_ones_arrive_whole_or_not_at_all(void **state)
     struct launch_started started = { .code = 127,
                                       .pid = 5,
                                       .reason = "not found" };
-    struct launch_exited exited = { .pid = 5, .signal = 9, .tail = "a\nb" };
+    struct launch_exited exited = { .pid = 5, .signal = 9,
+                                    .memory = LAUNCH_MEMORY_KILLED,
+                                    .memory_size = UINT64_C(5) << 32,
+                                    .stream = LAUNCH_STREAM_STDOUT,
+                                    .tail = "a\nb" };
     struct launch_stop stop = { .grace_ms = 500 };
     struct launch_lost lost = { .pid = 5, .reason = "gone" };
     struct launch_verdict verdict = { .status = PSD_ELOST,
@@ -192,6 +213,9 @@ static void the_short_ones_arrive_whole_or_not_at_all(void **state)
     assert_int_equal(started2.code, 127);
     ROUND_TRIP(exited, exited, exited2);
     assert_string_equal(exited2.tail, "a\nb");
+    assert_int_equal(exited2.memory, LAUNCH_MEMORY_KILLED);
+    assert_true(exited2.memory_size == UINT64_C(5) << 32);
+    assert_int_equal(exited2.stream, LAUNCH_STREAM_STDOUT);
     ROUND_TRIP(stop, stop, stop2);
     assert_int_equal(stop2.grace_ms, 500);
     ROUND_TRIP(lost, lost, lost2);

@@ -90,8 +90,7 @@ psd_status output_open(struct output *output, struct output_pool *pool,
     list_init(&output->node);
     snprintf(output->path, sizeof(output->path), "%s/%s", logs, name);
     output->file =
-        open(output->path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC,
-             0666);
+        open(output->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (output->file < 0) {
         log_error("output: cannot make %s: %m", output->path);
         return PSD_ESYSTEM;

@@ -4,47 +4,59 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/futex.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "launch/spawn.h"
+#include "launch/supervise.h"
+#include "config/task.h"
 
-#define FILES_SPARE      64
-#define FILES_PER_WORKER 6 /* two pipes, two logs, an arena, a socket */
-#define FILES_PER_SERVER 3
-#define PROCESSES_SPARE  8 /* psd_run, master, guard, agent, a shell */
+/* ---- who runs where ----------------------------------------------------- */
 
-psd_status plan_check_limits(uint32_t workers, uint32_t servers, char *error,
-                             size_t error_size)
+static bool has_worker(const struct cluster *cluster, uint32_t host)
 {
-    rlim_t files = FILES_SPARE + (rlim_t)workers * FILES_PER_WORKER +
-                   (rlim_t)servers * FILES_PER_SERVER;
-    rlim_t processes = PROCESSES_SPARE + (rlim_t)workers + servers;
-    struct rlimit limit;
+    for (uint32_t i = 0; i < cluster->workers; i++) {
+        if (cluster->worker_seats[i].host == host) {
+            return true;
+        }
+    }
+    return false;
+}
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < files) {
-        snprintf(error, error_size,
-                 "%" PRIu32 " workers and %" PRIu32 " servers need %" PRIu64
-                 " open files, this shell allows %" PRIu64
-                 "; raise the limit (`ulimit -Hn %" PRIu64
-                 "`, or nofile in /etc/security/limits.conf), or start fewer",
-                 workers, servers, (uint64_t)files, (uint64_t)limit.rlim_max,
-                 (uint64_t)files);
-        return PSD_ESYSTEM;
+static bool has_server(const struct cluster *cluster, uint32_t host)
+{
+    for (uint32_t i = 0; i < cluster->servers; i++) {
+        if (cluster->server_seats[i].host == host) {
+            return true;
+        }
     }
-    if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &limit) == 0 &&
-        limit.rlim_cur < processes) {
-        snprintf(error, error_size,
-                 "%" PRIu32 " workers and %" PRIu32 " servers need %" PRIu64
-                 " processes, this shell allows %" PRIu64
-                 "; raise the limit (`ulimit -u %" PRIu64 "`), or start fewer",
-                 workers, servers, (uint64_t)processes,
-                 (uint64_t)limit.rlim_cur, (uint64_t)processes);
-        return PSD_ESYSTEM;
+    return false;
+}
+
+/* Every host with a worker is one with a server, and the other way round. */
+static bool is_colocated(const struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->workers; i++) {
+        if (!has_server(cluster, cluster->worker_seats[i].host)) {
+            return false;
+        }
     }
-    return PSD_OK;
+    for (uint32_t i = 0; i < cluster->servers; i++) {
+        if (!has_worker(cluster, cluster->server_seats[i].host)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t plan_servers(const struct cluster *cluster)
+{
+    bool several = cluster->host_count > 1;
+
+    return cluster->roles || (several && is_colocated(cluster))
+               ? 0
+               : cluster->servers;
 }
 
 /* ---- environment -------------------------------------------------------- */
@@ -72,113 +84,189 @@ static psd_status add_settings(struct launch_words *variables,
     return PSD_OK;
 }
 
-/* Numeric libraries that would each take every core share them instead. */
-static psd_status add_threads(struct launch_words *variables, uint32_t workers,
-                              char *note, size_t note_size)
-{
-    static const char *const names[] = {
-        "OMP_NUM_THREADS",        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",   "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-    };
-    unsigned cores = cpu_allowed();
-    unsigned share = cores / workers > 0 ? cores / workers : 1;
-    size_t used = 0;
-    char value[16];
-
-    note[0] = '\0';
-    snprintf(value, sizeof(value), "%u", share);
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        psd_status status;
-
-        if (getenv(names[i]) != NULL) {
-            continue;
-        }
-        status = launch_words_add(variables, names[i], value);
-        if (status != PSD_OK) {
-            return status;
-        }
-        used += (size_t)snprintf(note + used, note_size - used, "%s%s",
-                                 used == 0 ? "" : ", ", names[i]);
-    }
-    if (used > 0 && used < note_size) {
-        snprintf(note + used, note_size - used,
-                 " set to %u for each worker (%u cores / %" PRIu32 " workers)",
-                 share, cores, workers);
-    }
-    return PSD_OK;
-}
-
 static psd_status add_variables(const struct plan_request *request,
-                                struct launch_start *start, char *note,
-                                size_t note_size)
+                                struct launch_start *start)
 {
     struct launch_words *variables = &start->variables;
     psd_status status = add_settings(variables, request->settings);
 
-    if (status == PSD_OK) {
-        status = add_threads(variables, request->workers, note, note_size);
-    }
-    if (status == PSD_OK) {
-        status = launch_words_add(variables, "JOB_NAME", request->name);
-    }
     if (status == PSD_OK && getenv("PYTHONUNBUFFERED") == NULL) {
         status = launch_words_add(variables, "PYTHONUNBUFFERED", "1");
     }
+    return status == PSD_OK
+               ? spawn_environment_add(variables, &request->variables)
+               : status;
+}
+
+/* ---- tasks -------------------------------------------------------------- */
+
+/* What every host is planned with. */
+struct planning {
+    const struct plan_request *request;
+    struct task_book book;
+    struct auth_job job;
+    char folder[LAUNCH_PATH_MAX];
+    char *error;
+    size_t error_size;
+};
+
+/* Its line, or the words that are the same for all. A ps runs that of the
+ * first worker. */
+static struct launch_words command_of(const struct plan_request *request,
+                                      bool is_server, uint32_t rank)
+{
+    struct launch_words one = request->commands;
+
+    if (request->shell) {
+        one.words += !is_server && one.count > 1 ? rank : 0;
+        one.count = 1;
+    }
+    return one;
+}
+
+static psd_status add_task(struct planning *planning,
+                           struct launch_start *start, bool is_server,
+                           uint32_t rank)
+{
+    const struct plan_request *request = planning->request;
+    struct launch_words command = command_of(request, is_server, rank);
+    struct task who = {.is_server = is_server, .index = rank};
+    struct launch_task *task;
+    void *tasks = start->tasks;
+    psd_status status;
+
+    if (mem_grow(&tasks, start->task_count, (size_t)start->task_count + 1,
+                 sizeof(*start->tasks)) != PSD_OK) {
+        return PSD_ENOMEM;
+    }
+    start->tasks = tasks;
+    task = &start->tasks[start->task_count++];
+    *task = (struct launch_task){.is_server = is_server, .rank = rank};
+    status = task_variables(&planning->book, who, request->name,
+                            request->tf_config, &task->variables);
+    if (status != PSD_OK || (is_server && !request->cluster->roles)) {
+        return status; /* without a command: psd server */
+    }
+    task->shell = request->shell;
+    return task_command(&planning->book, who, &command, request->shell,
+                        &task->command, planning->error, planning->error_size);
+}
+
+static psd_status add_tasks(struct planning *planning, uint32_t host,
+                            struct launch_start *start)
+{
+    const struct cluster *cluster = planning->request->cluster;
+    uint32_t servers = cluster->roles ? cluster->servers : start->servers;
+    psd_status status = PSD_OK;
+
+    for (uint32_t i = 0; i < servers && status == PSD_OK; i++) {
+        if (cluster->server_seats[i].host == host) {
+            status = add_task(planning, start, true, i);
+        }
+    }
+    for (uint32_t i = 0; i < cluster->workers && status == PSD_OK; i++) {
+        if (cluster->worker_seats[i].host == host) {
+            status = add_task(planning, start, false, i);
+        }
+    }
     return status;
 }
 
-/* ---- the plan ----------------------------------------------------------- */
+/* ---- one host ----------------------------------------------------------- */
 
-static uint32_t *count_up(uint32_t count)
+/* Another host, for the route to it. */
+static const char *peer_of(const struct cluster *cluster, uint32_t host)
 {
-    uint32_t *ranks = mem_zalloc_array(count, sizeof(*ranks));
-
-    for (uint32_t i = 0; ranks != NULL && i < count; i++) {
-        ranks[i] = i;
+    for (uint32_t i = 0; i < cluster->host_count; i++) {
+        if (i != host && !cluster->hosts[i].local) {
+            return cluster->hosts[i].name;
+        }
     }
-    return ranks;
+    return cluster->hosts[host == 0 && cluster->host_count > 1 ? 1 : 0].name;
 }
 
-psd_status plan_make(const struct plan_request *request,
-                     struct launch_start *start, char *note, size_t note_size)
+static psd_status fill(struct planning *planning, uint32_t host,
+                       struct launch_start *start)
 {
+    const struct plan_request *request = planning->request;
+    const struct cluster *cluster = request->cluster;
+    bool local = cluster->hosts[host].local;
     psd_status status;
 
     *start = (struct launch_start){
-        .workers = request->workers,
-        .servers = request->servers,
+        .job = planning->job,
+        .workers = cluster->workers,
+        .servers = plan_servers(cluster),
         .threads = (uint32_t)request->settings->threads,
-        .shell = request->shell,
-        .tee_all = request->tee_all,
-        .host = "127.0.0.1",
-        .local_workers = request->workers,
-        .local_servers = request->servers,
+        .hosts = cluster->host_count,
+        .tee = (uint8_t)request->tee,
+        .here = local,
+        .silence_ms = local ? 0 : SUPERVISE_SILENCE * request->dead_after_ms,
     };
+    snprintf(start->name, sizeof(start->name), "%s", request->name);
+    snprintf(start->host, sizeof(start->host), "%s", cluster->hosts[host].name);
     snprintf(start->ports, sizeof(start->ports), "%s",
              request->settings->ports);
-    snprintf(start->name, sizeof(start->name), "%s", request->name);
+    snprintf(start->folder, sizeof(start->folder), "%s", planning->folder);
     snprintf(start->logs, sizeof(start->logs), "%s", request->logs);
-    if (getcwd(start->folder, sizeof(start->folder)) == NULL) {
-        log_error("run: no working directory: %m");
-        return PSD_ESYSTEM;
+    if (cluster->interface != NULL) {
+        snprintf(start->interface, sizeof(start->interface), "%s",
+                 cluster->interface);
     }
-    status = auth_random(&start->job, sizeof(start->job));
-    if (status != PSD_OK) {
-        return status;
+    if (cluster->virtualenv != NULL) {
+        snprintf(start->virtualenv, sizeof(start->virtualenv), "%s",
+                 cluster->virtualenv);
     }
-    start->worker_ranks = count_up(request->workers);
-    start->server_ranks = count_up(request->servers);
-    status = PSD_ENOMEM;
-    if (start->worker_ranks != NULL && start->server_ranks != NULL) {
-        status = launch_words_set(&start->command, request->command_count,
-                                  request->command);
+    if (cluster->host_count > 1) {
+        snprintf(start->peer, sizeof(start->peer), "%s",
+                 peer_of(cluster, host));
+    }
+    status = add_variables(request, start);
+    return status == PSD_OK ? add_tasks(planning, host, start) : status;
+}
+
+psd_status plan_make(const struct plan_request *request,
+                     struct launch_start **starts_p, char *error,
+                     size_t error_size)
+{
+    uint32_t count = request->cluster->host_count;
+    struct launch_start *starts = mem_zalloc_array(count, sizeof(*starts));
+    static struct planning planning;
+    psd_status status = starts == NULL ? PSD_ENOMEM : PSD_OK;
+
+    planning = (struct planning){
+        .request = request, .error = error, .error_size = error_size};
+    snprintf(error, error_size, "cannot prepare the job: out of memory");
+    if (status == PSD_OK &&
+        getcwd(planning.folder, sizeof(planning.folder)) == NULL) {
+        snprintf(error, error_size, "there is no working directory: %s",
+                 strerror(errno));
+        status = PSD_ESYSTEM;
     }
     if (status == PSD_OK) {
-        status = add_variables(request, start, note, note_size);
+        status = auth_random(&planning.job, sizeof(planning.job));
     }
+    if (status == PSD_OK) {
+        status = task_book_init(&planning.book, request->cluster,
+                                request->settings->ports, error, error_size);
+    }
+    for (uint32_t i = 0; i < count && status == PSD_OK; i++) {
+        status = fill(&planning, i, &starts[i]);
+    }
+    task_book_fini(&planning.book);
+    explicit_bzero(&planning.job, sizeof(planning.job));
     if (status != PSD_OK) {
-        launch_start_fini(start);
+        plan_fini(starts, count);
+        return status;
     }
-    return status;
+    *starts_p = starts;
+    return PSD_OK;
+}
+
+void plan_fini(struct launch_start *starts, uint32_t count)
+{
+    for (uint32_t i = 0; starts != NULL && i < count; i++) {
+        launch_start_fini(&starts[i]);
+    }
+    mem_free(starts);
 }

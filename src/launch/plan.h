@@ -1,33 +1,37 @@
 /*
- * plan.h: from psd_run's command line to what an agent is told: command,
- * environment, and whether this machine has room for it. One thread.
+ * plan.h: from psd_run's command line and cluster to what the agent of each
+ * host is told: commands, environment, secret. One thread.
  */
 #ifndef PSD_LAUNCH_PLAN_H
 #define PSD_LAUNCH_PLAN_H
 
+#include "config/cluster.h"
 #include "launch/launch_message.h"
 #include "member/settings.h"
 
 struct plan_request {
-    uint32_t workers;
-    uint32_t servers;
+    const struct cluster *cluster;
     const char *name; /* of the job */
-    bool tee_all;
+    enum launch_tee tee;
     const struct psd_settings *settings;
-    const char *logs; /* log folder */
-    char *const *command;
-    uint32_t command_count;
-    bool shell; /* one quoted string */
+    const char *logs; /* log folder, as seen from the working directory */
+    uint32_t dead_after_ms;
+    bool shell;                    /* `commands` are lines for sh -c: one for */
+    struct launch_words commands;  /* all, or one per worker; else the words */
+    bool tf_config;                /* TF_CONFIG for everybody */
+    struct launch_words variables; /* -x: NAME=value */
 };
 
-/* Has this machine files and processes enough? PSD_ESYSTEM with a sentence
- * that says what to raise. */
-psd_status plan_check_limits(uint32_t workers, uint32_t servers, char *error,
-                             size_t error_size);
+/* Do servers run as processes of their own? Not when workers and servers are
+ * on the same hosts: then the workers play the role. */
+uint32_t plan_servers(const struct cluster *cluster);
 
-/* Fill `start` for a job on this machine alone, with a fresh secret; `note`
- * receives the line about threads, or "". launch_start_fini frees it. */
+/* One START for each host of the cluster, with a fresh secret; one without
+ * tasks has nothing to do. On failure `error` has the sentence. plan_fini
+ * frees them. */
 psd_status plan_make(const struct plan_request *request,
-                     struct launch_start *start, char *note, size_t note_size);
+                     struct launch_start **starts_p, char *error,
+                     size_t error_size);
+void plan_fini(struct launch_start *starts, uint32_t count);
 
 #endif

@@ -24,6 +24,7 @@ static psd_status set_number(struct launch_words *environment, const char *name,
 /* PSD_*: who it is and where its agent listens. */
 static psd_status make_environment(const struct process *process,
                                    const struct launch_start *start,
+                                   const struct launch_task *task,
                                    const char *agent_path,
                                    struct launch_words *environment_p)
 {
@@ -34,20 +35,29 @@ static psd_status make_environment(const struct process *process,
         { "PSD_RANK", process->rank },
         { "PSD_SIZE", start->workers },
         { "PSD_LOCAL_RANK", process->local },
-        { "PSD_LOCAL_SIZE", start->local_workers },
+        { "PSD_LOCAL_SIZE", launch_start_local(start) },
         { "PSD_INCARNATION", 0 },
+        { LOOK_VARIABLE, (uint32_t)look_signal() },
     };
+    bool is_ps = task->is_server && task->command.count > 0;
     psd_status status = spawn_environment(&start->variables, environment_p);
 
     if (status != PSD_OK) {
         return status;
     }
-    status = spawn_environment_set(environment_p, "PSD_AGENT", agent_path);
+    status = spawn_environment_add(environment_p, &task->variables);
     if (status == PSD_OK) {
-        status = spawn_environment_set(environment_p, "PSD_HOST", start->host);
+        status = spawn_environment_set(environment_p, "PSD_ROLE",
+                                       is_ps             ? "ps"
+                                       : task->is_server ? "server"
+                                                         : "worker");
     }
-    for (size_t i = 0;
-         i < sizeof(numbers) / sizeof(numbers[0]) && status == PSD_OK; i++) {
+    if (status == PSD_OK && !is_ps) { /* a ps is no member */
+        status = spawn_environment_set(environment_p, "PSD_AGENT", agent_path);
+    }
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) &&
+                       status == PSD_OK && !is_ps;
+         i++) {
         status = set_number(environment_p, numbers[i].name, numbers[i].value);
     }
     if (status != PSD_OK) {
@@ -61,7 +71,9 @@ static psd_status open_outputs(struct process *process,
                                const struct launch_start *start,
                                struct output_pool *pool, int ends[2])
 {
-    bool pass = !process->is_server && (start->tee_all || process->rank == 0);
+    bool pass = !process->is_server &&
+                (start->tee == LAUNCH_TEE_ALL ||
+                 (start->tee == LAUNCH_TEE_FIRST && process->rank == 0));
 
     process->output_count = process->is_server ? 1 : 2;
     ends[0] = -1;
@@ -97,30 +109,30 @@ static void close_ends(const int ends[2])
     }
 }
 
-/* A worker: the user's command. A server: this program again. */
-static void fill_command(const struct process *process,
-                         const struct launch_start *start, const char *self,
+/* A worker: the user's command. A server: this program again, or the command
+ * in the role of a ps. */
+static void fill_command(const struct launch_task *task, const char *self,
                          char *words[PROCESS_WORDS_MAX],
                          struct spawn_plan *plan)
 {
-    if (process->is_server) {
+    plan->argv = words;
+    if (task->command.count == 0) {
         words[0] = (char *)(uintptr_t)self;
         words[1] = "server";
         words[2] = NULL;
-    } else if (start->shell) {
+    } else if (task->shell) {
         words[0] = "sh";
         words[1] = "-c";
-        words[2] = start->command.words[0];
+        words[2] = task->command.words[0];
         words[3] = NULL;
     } else {
-        plan->argv = start->command.words;
-        return;
+        plan->argv = task->command.words;
     }
-    plan->argv = words;
 }
 
 psd_status process_start(struct process *process,
                          const struct launch_start *start,
+                         const struct launch_task *task,
                          const char *agent_path, const char *cgroup,
                          struct output_pool *pool, rlim_t files, int *code_p,
                          char *error, size_t error_size)
@@ -136,7 +148,7 @@ psd_status process_start(struct process *process,
 
     *code_p = EXIT_CODE_OS;
     snprintf(error, error_size, "out of memory");
-    status = make_environment(process, start, agent_path, &environment);
+    status = make_environment(process, start, task, agent_path, &environment);
     if (status != PSD_OK) {
         return status;
     }
@@ -149,7 +161,7 @@ psd_status process_start(struct process *process,
             readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) {
             snprintf(self, sizeof(self), "psd");
         }
-        fill_command(process, start, self, words, &plan);
+        fill_command(task, self, words, &plan);
         plan.variables = environment.words;
         plan.out = ends[0];
         plan.err = process->is_server ? ends[0] : ends[1];
@@ -167,6 +179,7 @@ psd_status process_start(struct process *process,
 
 void process_fini(struct process *process)
 {
+    look_stop(&process->look);
     for (unsigned i = 0; i < process->output_count; i++) {
         output_close(&process->outputs[i]);
     }

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "launch/launch_message.h"
+#include "launch/look.h"
 #include "launch/output.h"
 #include "transport/transport.h"
 
@@ -27,6 +28,7 @@ struct process {
     pid_t pid;
     bool alive;
     int status; /* of waitpid, once reaped */
+    uint64_t peak; /* bytes resident at most, once reaped */
     bool reaped;
     struct output outputs[2]; /* stdout and stderr; a server has one */
     unsigned output_count;
@@ -34,12 +36,14 @@ struct process {
     pid_t member_pid; /* that has the seat */
     bool said_bye;
     struct psd_link *link; /* to the member; NULL: none */
+    struct look look;
 };
 
 /* Start it as `start` says; `agent_path` is the socket, `cgroup` may be "". On
  * failure `code` and `error` as in spawn.h. */
 psd_status process_start(struct process *process,
                          const struct launch_start *start,
+                         const struct launch_task *task,
                          const char *agent_path, const char *cgroup,
                          struct output_pool *pool, rlim_t files, int *code_p,
                          char *error, size_t error_size);

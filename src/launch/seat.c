@@ -8,7 +8,7 @@
 #include "launch/agent_state.h"
 #include "launch/tree.h"
 
-static struct process *find(struct agent *agent, bool is_server, uint32_t rank)
+struct process *seat_find(struct agent *agent, bool is_server, uint32_t rank)
 {
     for (uint32_t i = 0; i < agent->process_count; i++) {
         struct process *process = &agent->processes[i];
@@ -57,7 +57,7 @@ static psd_status judge(void *user, const struct message_hello *hello,
 {
     struct agent *agent = user;
     const struct launch_start *start = &agent->start;
-    struct process *process = find(agent, hello->is_server, hello->rank);
+    struct process *process = seat_find(agent, hello->is_server, hello->rank);
     psd_status status;
 
     if (strcmp(hello->build, psd_version()) != 0) {
@@ -81,17 +81,17 @@ static psd_status judge(void *user, const struct message_hello *hello,
     welcome->job = start->job;
     welcome->workers = start->workers;
     welcome->shards = start->servers * start->threads;
-    welcome->local_workers = start->local_workers;
+    welcome->local_workers = agent->local_workers;
     welcome->local_rank = process->is_server ? 0 : process->local;
     welcome->server_threads = start->threads;
-    snprintf(welcome->host, sizeof(welcome->host), "%s", start->host);
+    snprintf(welcome->host, sizeof(welcome->host), "%s", agent->address);
     snprintf(welcome->ports, sizeof(welcome->ports), "%s", start->ports);
     return PSD_OK;
 }
 
 static void forget(void *user, const struct message_hello *hello)
 {
-    struct process *process = find(user, hello->is_server, hello->rank);
+    struct process *process = seat_find(user, hello->is_server, hello->rank);
 
     if (process != NULL && process->seat == SEAT_HELD) {
         process->seat = SEAT_FREE;
@@ -119,6 +119,8 @@ static psd_status deliver(void *user, struct psd_link *link,
     case FRAME_DIGEST:
     case FRAME_METRICS:
     case FRAME_ABORT:
+    case FRAME_STUCK:
+    case FRAME_WHO:
         break;
     default:
         log_error("seat: pid %d sent a %s frame", (int)process->member_pid,
@@ -169,7 +171,7 @@ static void seat(void *user, const struct message_hello *hello, pid_t pid,
                  int fd)
 {
     struct agent *agent = user;
-    struct process *process = find(agent, hello->is_server, hello->rank);
+    struct process *process = seat_find(agent, hello->is_server, hello->rank);
 
     (void)pid;
     process->seat = SEAT_TAKEN;
@@ -184,7 +186,7 @@ psd_status seat_forward(struct agent *agent, const struct frame_header *header,
                         const void *payload)
 {
     bool is_server = (header->flags & FRAME_FLAG_SERVER) != 0;
-    struct process *process = find(agent, is_server, header->rank);
+    struct process *process = seat_find(agent, is_server, header->rank);
 
     switch (header->type) {
     case FRAME_MEMBERS:
@@ -192,6 +194,7 @@ psd_status seat_forward(struct agent *agent, const struct frame_header *header,
     case FRAME_REGISTERED:
     case FRAME_END:
     case FRAME_LEFT:
+    case FRAME_WHO:
         break;
     default:
         log_error("agent: no use for a %s frame",

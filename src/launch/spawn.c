@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,7 +77,8 @@ static void child_run(const struct spawn_plan *plan, pid_t parent, int tell)
         failure.error = errno;
         failure.in_folder = 1;
     } else {
-        execvpe(plan->argv[0], plan->argv, plan->variables);
+        environ = (char **)(uintptr_t)plan->variables; /* its PATH, too */
+        execvp(plan->argv[0], plan->argv);
         failure.error = errno;
     }
     (void)!write(tell, &failure, sizeof(failure));
@@ -155,6 +158,63 @@ psd_status spawn_process(const struct spawn_plan *plan, pid_t *pid_p,
     return PSD_OK;
 }
 
+/* ---- looking ------------------------------------------------------------- */
+
+/* 0, or the exit code of a start that would fail. */
+static int look_at(int folder, const char *path)
+{
+    struct stat about;
+
+    if (fstatat(folder, path, &about, 0) != 0) {
+        return errno == EACCES ? EXIT_CODE_NOT_EXECUTABLE
+                               : EXIT_CODE_NOT_FOUND;
+    }
+    return S_ISREG(about.st_mode) && faccessat(folder, path, X_OK, 0) == 0
+               ? 0
+               : EXIT_CODE_NOT_EXECUTABLE;
+}
+
+static const char *path_of(char *const *variables)
+{
+    for (; *variables != NULL; variables++) {
+        if (strncmp(*variables, "PATH=", 5) == 0) {
+            return *variables + 5;
+        }
+    }
+    return "/bin:/usr/bin";
+}
+
+int spawn_look(const char *word, const char *folder, char *const *variables)
+{
+    int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const char *at = path_of(variables);
+    int code = EXIT_CODE_NOT_FOUND;
+    bool last = fd < 0;
+
+    if (fd >= 0 && strchr(word, '/') != NULL) {
+        code = look_at(fd, word);
+        last = true;
+    }
+    while (!last && code != 0) {
+        size_t size = strcspn(at, ":");
+        char path[PATH_MAX];
+        int found = EXIT_CODE_NOT_FOUND;
+
+        if (word[0] != '\0' &&
+            (size_t)snprintf(path, sizeof(path), "%.*s%s%s", (int)size, at,
+                             size == 0 ? "" : "/", word) < sizeof(path)) {
+            found = look_at(fd, path);
+        }
+        code = found == EXIT_CODE_NOT_FOUND ? code : found;
+        last = at[size] == '\0';
+        at += size + 1;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return code;
+}
+
 /* ---- sh ------------------------------------------------------------------ */
 
 bool spawn_shell_finds(const char *line, const char *folder,
@@ -213,6 +273,27 @@ psd_status spawn_environment_set(struct launch_words *environment,
     return launch_words_add(environment, name, value);
 }
 
+psd_status spawn_environment_add(struct launch_words *environment,
+                                 const struct launch_words *over)
+{
+    psd_status status = PSD_OK;
+
+    for (uint32_t i = 0; i < over->count && status == PSD_OK; i++) {
+        char name[256];
+        const char *equal = strchr(over->words[i], '=');
+        size_t size = equal == NULL ? 0 : (size_t)(equal - over->words[i]);
+
+        if (size == 0 || size >= sizeof(name)) {
+            log_error("spawn: %s is no variable", over->words[i]);
+            return PSD_EINVAL;
+        }
+        memcpy(name, over->words[i], size);
+        name[size] = '\0';
+        status = spawn_environment_set(environment, name, equal + 1);
+    }
+    return status;
+}
+
 psd_status spawn_environment(const struct launch_words *over,
                              struct launch_words *environment_p)
 {
@@ -224,19 +305,8 @@ psd_status spawn_environment(const struct launch_words *over,
         count++;
     }
     status = launch_words_set(&environment, count, environ);
-    for (uint32_t i = 0; i < over->count && status == PSD_OK; i++) {
-        char name[256];
-        const char *equal = strchr(over->words[i], '=');
-        size_t size = equal == NULL ? 0 : (size_t)(equal - over->words[i]);
-
-        if (size == 0 || size >= sizeof(name)) {
-            log_error("spawn: %s is no variable", over->words[i]);
-            status = PSD_EINVAL;
-            break;
-        }
-        memcpy(name, over->words[i], size);
-        name[size] = '\0';
-        status = spawn_environment_set(&environment, name, equal + 1);
+    if (status == PSD_OK) {
+        status = spawn_environment_add(&environment, over);
     }
     if (status != PSD_OK) {
         launch_words_fini(&environment);

@@ -25,6 +25,10 @@ struct spawn_plan {
 psd_status spawn_process(const struct spawn_plan *plan, pid_t *pid_p,
                          int *code_p, char *error, size_t error_size);
 
+/* Would `word` be found and executed? 0, or what a shell would say: 126 or
+ * 127. */
+int spawn_look(const char *word, const char *folder, char *const *variables);
+
 /* Would `sh -c` find the first word of `line`? True unless it is a plain word
  * that is neither a command nor a built-in. `word` receives it. */
 bool spawn_shell_finds(const char *line, const char *folder,
@@ -33,6 +37,8 @@ bool spawn_shell_finds(const char *line, const char *folder,
 /* Environment: this process's, with `over` on top of it. */
 psd_status spawn_environment(const struct launch_words *over,
                              struct launch_words *environment_p);
+psd_status spawn_environment_add(struct launch_words *environment,
+                                 const struct launch_words *over);
 /* Set one variable; replaces an earlier value. */
 psd_status spawn_environment_set(struct launch_words *environment,
                                  const char *name, const char *value);

@@ -17,15 +17,18 @@
 #include "launch/agent.h"
 #include "launch/cgroup.h"
 #include "launch/exit_code.h"
-#include "launch/report.h"
+#include "report/report.h"
+#include "report/rerun.h"
 #include "launch/supervise_state.h"
 
-#define HELPERS_MS 3000 /* for guard and master to go, at the end */
+#define HELPERS_MS 3000 /* for agents and master to go, at the end */
+#define BEAT_MS    1000 /* at most: the master takes silence for a pause */
+#define FAILURE_MS 3000 /* for the others to end by themselves, at most */
 
 /* ---- frames out --------------------------------------------------------- */
 
-static void send_pack(struct psd_link *link, const struct run_process *process,
-                      unsigned type, const struct pack *pack)
+void supervise_send(struct psd_link *link, const struct run_process *process,
+                    unsigned type, const struct pack *pack)
 {
     struct frame_header header = {
         .type = (uint8_t)type,
@@ -39,26 +42,30 @@ static void send_pack(struct psd_link *link, const struct run_process *process,
     }
 }
 
-static void send_start(struct supervise *supervise)
-{
-    struct pack pack;
-
-    pack_init(&pack);
-    launch_start_pack(&pack, &supervise->plan->start);
-    send_pack(supervise->guard.link, NULL, FRAME_START, &pack);
-    pack_wipe(&pack);
-}
-
-static void on_taken(void *user, size_t size)
+/* The screen has shown everything of that stream. */
+static void on_taken(void *user, unsigned which)
 {
     struct supervise *supervise = user;
-    struct frame_header header = { .type = FRAME_OUTPUT,
-                                   .step = size,
-                                   .rank = WIRE_RANK_NONE };
 
-    if (supervise->guard.link != NULL) {
-        (void)link_send(supervise->guard.link, &header, NULL);
+    for (uint32_t i = 0; i < supervise->host_count; i++) {
+        struct host *host = &supervise->hosts[i];
+        struct frame_header header = {.type = FRAME_OUTPUT,
+                                      .step = host->owed[which],
+                                      .rank = WIRE_RANK_NONE};
+
+        if (host->owed[which] > 0 && host->helper.link != NULL) {
+            (void)link_send(host->helper.link, &header, NULL);
+        }
+        host->owed[which] = 0;
     }
+}
+
+/* psd_run says something of its own. */
+static void on_say(void *user, const char *line)
+{
+    struct supervise *supervise = user;
+
+    desk_say(supervise->desk, line);
 }
 
 /* ---- the end ------------------------------------------------------------ */
@@ -72,18 +79,30 @@ static void on_grace(struct loop_timer *timer)
 
 void supervise_stop(struct supervise *supervise, uint32_t grace_ms)
 {
-    struct launch_stop stop = { .grace_ms = grace_ms };
+    struct launch_stop stop = {.grace_ms = grace_ms};
     struct pack pack;
 
     loop_timer_stop(&supervise->grace);
     pack_init(&pack);
     launch_stop_pack(&pack, &stop);
-    send_pack(supervise->guard.link, NULL, FRAME_STOP, &pack);
     if (!supervise->stopping) {
-        send_pack(supervise->master.link, NULL, FRAME_STOP, &pack);
+        supervise_send(supervise->master.link, NULL, FRAME_STOP, &pack);
+        supervise->master_done |= supervise->master.link == NULL;
+        if (supervise->master.link == NULL && supervise->master.pid > 0) {
+            kill(supervise->master.pid, SIGTERM); /* not greeted, or lost */
+        }
+    }
+    supervise->stopping = true;
+    for (uint32_t i = 0; i < supervise->host_count; i++) {
+        struct host *host = &supervise->hosts[i];
+
+        if (host->helper.link != NULL) {
+            supervise_send(host->helper.link, NULL, FRAME_STOP, &pack);
+        } else {
+            host_drop(host); /* not reached, or its end is near */
+        }
     }
     pack_fini(&pack);
-    supervise->stopping = true;
 }
 
 void supervise_over(struct supervise *supervise, int code,
@@ -91,8 +110,8 @@ void supervise_over(struct supervise *supervise, int code,
 {
     struct run *run = &supervise->run;
 
-    if (run->reason[0] != '\0') {
-        return;
+    if (run->reason[0] != '\0' || run->interrupted != 0) {
+        return; /* what came first counts */
     }
     run->over = true;
     run->code = code;
@@ -104,158 +123,74 @@ void supervise_over(struct supervise *supervise, int code,
         culprit->victim = false;
     }
     if (!supervise->stopping) {
+        uint32_t ms = supervise->plan->grace_ms;
+
         loop_timer_start(supervise->loop, &supervise->grace,
-                         supervise->plan->grace_ms * CLOCK_NS_PER_MS, on_grace);
+                         (ms < FAILURE_MS ? ms : FAILURE_MS) * CLOCK_NS_PER_MS,
+                         on_grace);
     }
 }
 
-/* One of psd_run's own processes died: nothing can go on. */
-static void own_loss(struct supervise *supervise, const char *what, int status)
+void supervise_unfit(struct supervise *supervise, int code,
+                     const char *sentence)
 {
-    char reason[256];
+    supervise_over(supervise, code, NULL, sentence);
+    supervise_stop(supervise, 0);
+}
 
-    if (supervise->stopping || supervise->run.reason[0] != '\0') {
+void supervise_ready(struct supervise *supervise)
+{
+    struct frame_header header = {.type = FRAME_GO, .rank = WIRE_RANK_NONE};
+
+    if (supervise->hosts_ready < supervise->host_count ||
+        supervise->master.link == NULL || supervise->stopping ||
+        supervise->started) {
         return;
     }
+    supervise->started = true;
+    host_say_notes(supervise);
+    for (uint32_t i = 0; i < supervise->host_count; i++) {
+        struct host *host = &supervise->hosts[i];
+
+        if (host->state == HOST_READY) {
+            host->state = HOST_RUNNING;
+            host->heard_ns = clock_ns();
+            (void)link_send(host->helper.link, &header, NULL);
+        }
+    }
+}
+
+/* The master died: nothing can go on. What its stream has to say comes
+ * before. */
+static void master_reaped(struct supervise *supervise, int status)
+{
+    bool remote = supervise->plan->cluster->master != CLUSTER_HERE;
+    char who[CLUSTER_NAME_MAX + 32];
+    char reason[CLUSTER_NAME_MAX + 256];
+
+    if (supervise->stopping || supervise->run.reason[0] != '\0' ||
+        supervise->master.fd >= 0) {
+        return;
+    }
+    host_master_text(supervise, who, sizeof(who));
     if (WIFSIGNALED(status)) {
         const char *name = sigabbrev_np(WTERMSIG(status));
 
-        snprintf(reason, sizeof(reason),
-                 "the %s was killed by signal %d "
-                 "(SIG%s)",
-                 what, WTERMSIG(status), name == NULL ? "?" : name);
+        snprintf(reason, sizeof(reason), "%s was %skilled by signal %d (SIG%s)",
+                 who, remote ? "lost: its ssh was " : "", WTERMSIG(status),
+                 name == NULL ? "?" : name);
     } else {
-        snprintf(reason, sizeof(reason), "the %s ended with exit code %d", what,
+        snprintf(reason, sizeof(reason), "%s %s with exit code %d", who,
+                 remote ? "was lost: its ssh ended" : "ended",
                  WEXITSTATUS(status));
     }
     supervise_over(supervise, EXIT_CODE_UNAVAILABLE, NULL, reason);
     supervise_stop(supervise, AGENT_END_MS);
 }
 
-/* ---- processes ---------------------------------------------------------- */
-
-/* Tell the master; its verdict, which may name another reason that it knew
- * before, comes back at once. */
-static void lose(struct supervise *supervise, struct run_process *process,
-                 const char *sentence)
-{
-    struct run *run = &supervise->run;
-    struct launch_lost lost = { .pid = process->pid };
-    struct pack pack;
-
-    if (run->over) {
-        return;
-    }
-    run->over = true;
-    snprintf(lost.reason, sizeof(lost.reason), "%s", sentence);
-    pack_init(&pack);
-    launch_lost_pack(&pack, &lost);
-    send_pack(supervise->master.link, process, FRAME_LOST, &pack);
-    pack_fini(&pack);
-}
-
-static bool others_wait(const struct run *run, const struct run_process *than)
-{
-    for (uint32_t i = 0; i < run->workers; i++) {
-        const struct run_process *process = &run->processes[i];
-
-        if (process != than && process->entered && !process->said_bye &&
-            !process->exited) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A worker that ended well and left the others waiting is lost all the
- * same. */
-void supervise_check_deserters(struct supervise *supervise)
-{
-    struct run *run = &supervise->run;
-
-    for (uint32_t i = 0; i < run->workers; i++) {
-        struct run_process *process = &run->processes[i];
-        char sentence[256];
-
-        if (!process->exited || process->said_bye || run_failed(process) ||
-            !others_wait(run, process)) {
-            continue;
-        }
-        snprintf(sentence, sizeof(sentence),
-                 "worker %" PRIu32 " (pid %" PRIu32
-                 ") ended with exit code 0 without %s",
-                 process->rank, process->pid,
-                 process->entered ? "psd_close while others still train"
-                                  : "joining the job that others wait for");
-        lose(supervise, process, sentence);
-        return;
-    }
-}
-
-static bool all_workers_exited(const struct run *run)
-{
-    for (uint32_t i = 0; i < run->workers; i++) {
-        if (!run->processes[i].exited) {
-            return false;
-        }
-    }
-    return true;
-}
-
-void supervise_exited(struct supervise *supervise, struct run_process *process)
-{
-    struct run *run = &supervise->run;
-    char sentence[256];
-
-    report_exit(process, sentence, sizeof(sentence));
-    log_info("run: %s", sentence);
-    if (run->over || supervise->stopping) {
-        process->victim = process != run->culprit && run_failed(process);
-    } else if (run_failed(process)) {
-        lose(supervise, process, sentence);
-    } else if (process->is_server) {
-        snprintf(sentence, sizeof(sentence),
-                 "server %" PRIu32 " (pid %" PRIu32
-                 ") ended before the workers",
-                 process->rank, process->pid);
-        lose(supervise, process, sentence);
-    } else {
-        supervise_check_deserters(supervise);
-    }
-    if (all_workers_exited(run) && !supervise->stopping) {
-        supervise_stop(supervise, AGENT_END_MS);
-    }
-}
-
-static void on_hang_up(struct loop_timer *timer)
-{
-    struct supervise *supervise = list_entry(timer, struct supervise, hang_up);
-    struct run *run = &supervise->run;
-
-    for (uint32_t i = 0; i < run->workers + run->servers; i++) {
-        struct run_process *process = &run->processes[i];
-
-        if (process->hung_up && !process->exited) {
-            char sentence[256];
-
-            snprintf(sentence, sizeof(sentence),
-                     "%s %" PRIu32 " (pid %" PRIu32
-                     ") ended its session without psd_close",
-                     run_role(process), process->rank, process->pid);
-            lose(supervise, process, sentence);
-        }
-    }
-}
-
-void supervise_hung_up(struct supervise *supervise)
-{
-    loop_timer_start(supervise->loop, &supervise->hang_up,
-                     SUPERVISE_HANG_UP_MS * CLOCK_NS_PER_MS, on_hang_up);
-}
-
 /* ---- signals ------------------------------------------------------------ */
 
-static void interrupt(struct supervise *supervise, int signo)
+void supervise_interrupt(struct supervise *supervise, int signo, const char *by)
 {
     struct run *run = &supervise->run;
 
@@ -263,8 +198,7 @@ static void interrupt(struct supervise *supervise, int signo)
         run->interrupted = signo;
         run->over = true;
         screen_say(supervise->screen,
-                   "SIG%s: ending the job; once more ends it at once",
-                   sigabbrev_np(signo));
+                   "%s: ending the job; once more ends it at once", by);
         supervise_stop(supervise, supervise->plan->grace_ms);
     } else {
         supervise_stop(supervise, 0);
@@ -275,27 +209,32 @@ static void on_signal(struct loop_watch *watch, uint32_t mask)
 {
     struct supervise *supervise = list_entry(watch, struct supervise, signals);
     struct signalfd_siginfo info;
+    char by[16];
     int status;
 
     (void)mask;
     while (read(supervise->signal_fd, &info, sizeof(info)) ==
            (ssize_t)sizeof(info)) {
         if (info.ssi_signo != SIGCHLD) {
-            interrupt(supervise, (int)info.ssi_signo);
+            snprintf(by, sizeof(by), "SIG%s",
+                     sigabbrev_np((int)info.ssi_signo));
+            supervise_interrupt(supervise, (int)info.ssi_signo, by);
             continue;
         }
-        if (helper_reap(&supervise->guard, &status)) {
-            own_loss(supervise, "guard of the agent", status);
+        for (uint32_t i = 0; i < supervise->host_count; i++) {
+            if (helper_reap(&supervise->hosts[i].helper, &status)) {
+                host_reaped(&supervise->hosts[i], status);
+            }
         }
         if (helper_reap(&supervise->master, &status)) {
-            own_loss(supervise, "master", status);
+            master_reaped(supervise, status);
         }
     }
 }
 
 static psd_status watch_signals(struct supervise *supervise)
 {
-    static const int signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP };
+    static const int signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
     struct sigaction before;
     sigset_t set;
 
@@ -321,129 +260,270 @@ static psd_status watch_signals(struct supervise *supervise)
 
 /* ---- life --------------------------------------------------------------- */
 
-static psd_status start_helpers(struct supervise *supervise)
+static void on_master_greeted(void *user)
 {
-    const struct supervise_plan *plan = supervise->plan;
+    struct supervise *supervise = user;
+
+    supervise->master_heard_ns = clock_ns();
+    supervise_ready(supervise);
+}
+
+static void on_master_failed(void *user, const char *sentence)
+{
+    struct supervise *supervise = user;
+    const struct cluster *cluster = supervise->plan->cluster;
+    struct cluster_host here = {.name = "localhost", .local = true};
+    const struct cluster_host *host = cluster->master == CLUSTER_HERE
+                                          ? &here
+                                          : &cluster->hosts[cluster->master];
+    char cause[2048];
+    char reason[4096];
+
+    helper_drain(&supervise->master);
+    supervise->master_done = true;
+    snprintf(cause, sizeof(cause), "host %s: %s", host->name, sentence);
+    if (sentence[0] == '\0') {
+        (void)ssh_explain(&supervise->plan->way, host, 255 << 8,
+                          supervise->master_said, cause, sizeof(cause));
+    }
+    snprintf(reason, sizeof(reason), "the master could not be started: %s",
+             cause);
+    supervise_unfit(supervise, EXIT_CODE_UNAVAILABLE, reason);
+}
+
+static void on_master_said(void *user, const char *line)
+{
+    struct supervise *supervise = user;
+
+    log_info("master: %s", line);
+    host_keep_line(supervise->master_said, sizeof(supervise->master_said),
+                   line);
+    if (supervise->started) {
+        screen_say(supervise->screen, "master: %s", line);
+    }
+}
+
+static void on_master_wants(void *user)
+{
+    struct supervise *supervise = user;
+
+    helper_give(&supervise->master, supervise->plan->way.copy_data,
+                supervise->plan->way.copy_size);
+}
+
+static const struct helper_events master_events = {
+    .link = &hub_master_events,
+    .greeted = on_master_greeted,
+    .failed = on_master_failed,
+    .said = on_master_said,
+    .wants = on_master_wants,
+};
+
+psd_status supervise_master_words(const struct supervise_plan *plan,
+                                  struct launch_words *argv_p)
+{
+    const struct cluster *cluster = plan->cluster;
+    const struct launch_start *start = &plan->starts[0];
+    struct cluster_host here = {.name = "localhost", .local = true};
+    const struct cluster_host *host = cluster->master == CLUSTER_HERE
+                                          ? &here
+                                          : &cluster->hosts[cluster->master];
     char workers[16];
     char servers[16];
     char threads[16];
-    const char *master[] = { plan->psd,   "master",    "--workers",
-                             workers,     "--servers", servers,
-                             "--threads", threads,     NULL };
-    const char *agent[] = { plan->psd, "agent", NULL };
-    psd_status status;
+    char silence[16];
+    char stall[16];
+    const char *arguments[] = {"master", "--workers",     workers, "--servers",
+                               servers,  "--threads",     threads, "--silence",
+                               silence,  "--stall-after", stall,   NULL};
 
-    snprintf(workers, sizeof(workers), "%" PRIu32, plan->start.workers);
-    snprintf(servers, sizeof(servers), "%" PRIu32, plan->start.servers);
-    snprintf(threads, sizeof(threads), "%" PRIu32, plan->start.threads);
-    status = helper_start(&supervise->master, supervise->loop, master,
-                          &hub_master_events, supervise);
+    snprintf(workers, sizeof(workers), "%" PRIu32, start->workers);
+    snprintf(servers, sizeof(servers), "%" PRIu32, start->servers);
+    snprintf(threads, sizeof(threads), "%" PRIu32, start->threads);
+    snprintf(silence, sizeof(silence), "%" PRIu32,
+             host->local ? 0 : SUPERVISE_SILENCE * plan->dead_after_ms);
+    snprintf(stall, sizeof(stall), "%" PRIu32, plan->stall_after_ms);
+    return ssh_words(&plan->way, host, arguments, argv_p);
+}
+
+static psd_status start_master(struct supervise *supervise)
+{
+    struct launch_words argv;
+    psd_status status = supervise_master_words(supervise->plan, &argv);
+
+    supervise->master_heard_ns = clock_ns();
     if (status == PSD_OK) {
-        status = helper_start(&supervise->guard, supervise->loop, agent,
-                              &hub_agent_events, supervise);
+        status = helper_start(&supervise->master, supervise->loop, argv.words,
+                              &master_events, supervise);
+        launch_words_fini(&argv);
     }
-    supervise->guard_pid = supervise->guard.pid;
     return status;
+}
+
+static void on_beat(struct loop_timer *timer)
+{
+    struct supervise *supervise = list_entry(timer, struct supervise, beat);
+    uint64_t ms = supervise->plan->dead_after_ms / 4;
+
+    host_beat_all(supervise);
+    loop_timer_start(supervise->loop, &supervise->beat,
+                     (ms < BEAT_MS ? ms : BEAT_MS) * CLOCK_NS_PER_MS, on_beat);
+}
+
+static struct run_process *add_process(struct supervise *supervise, uint32_t i,
+                                       bool is_server,
+                                       const struct cluster_seat *seat)
+{
+    struct run_process *process = &supervise->run.processes[i];
+
+    process->is_server = is_server;
+    process->rank = is_server ? i - supervise->run.workers : i;
+    process->host_index = seat->host;
+    process->host = supervise->plan->cluster->hosts[seat->host].name;
+    return process;
+}
+
+/* Who runs where, before anybody does. */
+static psd_status prepare_run(struct supervise *supervise)
+{
+    const struct supervise_plan *plan = supervise->plan;
+    const struct cluster *cluster = plan->cluster;
+    struct run *run = &supervise->run;
+
+    run->workers = cluster->workers;
+    run->servers = cluster->servers;
+    run->hosts = cluster->host_count;
+    run->roles = cluster->roles;
+    run->logs = plan->logs;
+    run->name = plan->starts[0].name;
+    run->line = rerun_line(plan->argc, plan->argv);
+    run->processes = mem_zalloc_array((size_t)run->workers + run->servers,
+                                      sizeof(*run->processes));
+    supervise->hosts =
+        mem_zalloc_array(cluster->host_count, sizeof(*supervise->hosts));
+    if (run->processes == NULL || supervise->hosts == NULL) {
+        return PSD_ENOMEM;
+    }
+    for (uint32_t i = 0; i < run->workers; i++) {
+        add_process(supervise, i, false, &cluster->worker_seats[i]);
+    }
+    for (uint32_t i = 0; i < run->servers; i++) {
+        add_process(supervise, run->workers + i, true,
+                    &cluster->server_seats[i]);
+    }
+    supervise->host_count = cluster->host_count;
+    for (uint32_t i = 0; i < cluster->host_count; i++) {
+        supervise->hosts[i].supervise = supervise;
+        supervise->hosts[i].where = &cluster->hosts[i];
+        supervise->hosts[i].start = &plan->starts[i];
+        if (plan->starts[i].task_count == 0) { /* the master's alone */
+            supervise->hosts[i].state = HOST_GONE;
+            supervise->hosts_ready++;
+            supervise->hosts_gone++;
+        }
+    }
+    return PSD_OK;
 }
 
 static psd_status prepare(struct supervise *supervise)
 {
-    const struct launch_start *start = &supervise->plan->start;
-    struct run *run = &supervise->run;
-    struct screen_events events = { .user = supervise, .taken = on_taken };
-    psd_status status;
+    struct screen_events events = {
+        .user = supervise, .taken = on_taken, .said = on_say};
+    psd_status status = prepare_run(supervise);
 
-    run->workers = start->workers;
-    run->servers = start->servers;
-    run->logs = start->logs;
-    run->processes = mem_zalloc_array((size_t)run->workers + run->servers,
-                                      sizeof(*run->processes));
-    if (run->processes == NULL) {
-        return PSD_ENOMEM;
+    if (status == PSD_OK) {
+        status = loop_create(&supervise->loop);
     }
-    for (uint32_t i = 0; i < run->workers + run->servers; i++) {
-        run->processes[i].is_server = i >= run->workers;
-        run->processes[i].rank = i >= run->workers ? i - run->workers : i;
+    if (status == PSD_OK) {
+        status = screen_create(supervise->loop, supervise->run.workers,
+                               &supervise->plan->screen, &events,
+                               &supervise->screen);
     }
-    status = loop_create(&supervise->loop);
-    if (status != PSD_OK) {
-        return status;
+    if (status == PSD_OK && supervise->plan->place != NULL) {
+        status = desk_create(supervise, supervise->plan->place,
+                             supervise->plan->ready_fd, &supervise->desk);
     }
-    status = screen_create(supervise->loop, run->workers, start->tee_all,
-                           &events, &supervise->screen);
-    if (status != PSD_OK) {
-        return status;
-    }
-    return watch_signals(supervise);
+    return status == PSD_OK ? watch_signals(supervise) : status;
 }
 
-static void finish(struct supervise *supervise)
+/* Guard and agent may have died in one instant. */
+static void clean_local(const struct host *host)
 {
-    struct run *run = &supervise->run;
     char cgroup[CGROUP_PATH_MAX];
 
-    helper_stop(&supervise->guard, HELPERS_MS);
-    /* Guard and agent may have died in one instant. */
-    if (supervise->guard_pid > 0 &&
-        cgroup_path(supervise->guard_pid, cgroup, sizeof(cgroup))) {
+    if (host->guard_pid > 0 &&
+        cgroup_path(host->guard_pid, cgroup, sizeof(cgroup))) {
         cgroup_kill(cgroup);
         cgroup_remove(cgroup);
     }
-    if (supervise->folder[0] != '\0') {
-        folder_remove_run(supervise->folder);
+    if (host->folder[0] != '\0') {
+        folder_remove_run(host->folder);
     }
-    helper_stop(&supervise->master, HELPERS_MS);
+}
+
+static void say_tensorboard(void *user, const char *sentence)
+{
+    struct supervise *supervise = user;
+
+    screen_note(supervise->screen, "%s", sentence);
+}
+
+static void finish(struct supervise *supervise, int code)
+{
+    struct run *run = &supervise->run;
+    uint64_t due_ns = clock_ns() + HELPERS_MS * CLOCK_NS_PER_MS;
+
+    for (uint32_t i = 0; i < supervise->host_count; i++) {
+        helper_close(&supervise->hosts[i].helper);
+    }
+    for (uint32_t i = 0; i < supervise->host_count; i++) {
+        helper_stop(&supervise->hosts[i].helper, due_ns);
+        clean_local(&supervise->hosts[i]);
+    }
+    helper_stop(&supervise->master, due_ns);
+    tensorboard_stop(&supervise->tensorboard);
+    desk_destroy(supervise->desk, code);
+    supervise->desk = NULL;
     screen_destroy(supervise->screen);
     for (uint32_t i = 0;
          run->processes != NULL && i < run->workers + run->servers; i++) {
         mem_free(run->processes[i].tail);
     }
+    for (uint32_t i = 0; i < run->stall_count; i++) {
+        mem_free(run->stalls[i]);
+    }
+    mem_free(run->line);
     mem_free(run->processes);
+    mem_free(supervise->hosts);
     loop_destroy(supervise->loop);
-}
-
-static int conclude(struct supervise *supervise)
-{
-    static char text[REPORT_SIZE];
-    struct run *run = &supervise->run;
-
-    screen_finish(supervise->screen);
-    if (run->interrupted != 0) {
-        log_info("run: interrupted by signal %d", run->interrupted);
-        screen_say(supervise->screen, "interrupted; logs in %s", run->logs);
-        return EXIT_CODE_SIGNAL + run->interrupted;
-    }
-    if (run->code != 0 || run->over) {
-        if (run->code == 0) {
-            run->code = EXIT_CODE_UNAVAILABLE;
-        }
-        report_failure(run, text, sizeof(text));
-    } else {
-        report_success(run, text, sizeof(text));
-    }
-    log_info("run: %s", text);
-    screen_say(supervise->screen, "%s", text);
-    return run->code;
 }
 
 int supervise_run(const struct supervise_plan *plan)
 {
     static struct supervise supervise;
     struct loop_events events;
-    int code = EXIT_CODE_OS;
+    bool ran = false;
+    int code;
 
     supervise.plan = plan;
-    if (prepare(&supervise) == PSD_OK && start_helpers(&supervise) == PSD_OK) {
-        if (plan->note[0] != '\0') {
-            screen_say(supervise.screen, "%s", plan->note);
+    clock_gettime(CLOCK_REALTIME, &supervise.run.began);
+    if (prepare(&supervise) == PSD_OK && start_master(&supervise) == PSD_OK) {
+        host_try_all(&supervise);
+        on_beat(&supervise.beat);
+        if (plan->tensorboard != NULL) {
+            supervise.tensorboard.user = &supervise;
+            supervise.tensorboard.say = say_tensorboard;
+            tensorboard_start(&supervise.tensorboard, supervise.loop,
+                              plan->tensorboard, plan->cluster->virtualenv);
         }
-        send_start(&supervise);
-        while (!supervise.agent_gone || !supervise.master_done) {
+        while (supervise.hosts_gone < supervise.host_count ||
+               !supervise.master_done) {
             loop_wait(supervise.loop, &events, -1);
             loop_dispatch(supervise.loop, &events);
         }
-        code = conclude(&supervise);
+        ran = true;
     }
-    finish(&supervise);
+    code = conclude(&supervise, ran);
+    finish(&supervise, code);
     return code;
 }

@@ -49,20 +49,33 @@ void master_send_end(struct master *master, const struct master_member *to,
     pack_fini(&pack);
 }
 
+static uint8_t seat_state(const struct master_seat *seat)
+{
+    if (seat->lost) {
+        return LAUNCH_CELL_LOST;
+    }
+    if (seat->left) {
+        return LAUNCH_CELL_DONE;
+    }
+    return seat->entered ? LAUNCH_CELL_IN : LAUNCH_CELL_WAITING;
+}
+
 static void send_view(struct master *master, bool final)
 {
+    uint64_t now_ns = clock_ns();
     struct launch_view out;
     struct pack pack;
 
+    for (uint32_t i = 0; i < master->workers; i++) {
+        view_state(&master->view, i, seat_state(&master->seats[i]));
+    }
     view_compose(&master->view, &out);
+    if (view_cells_due(&master->view, now_ns) || final) {
+        view_cells(&master->view, now_ns, &out);
+    }
     out.final = final;
     out.compared = master->compared;
     out.differences = master->differences;
-    for (uint32_t i = 0; i < master->workers; i++) {
-        const struct master_seat *seat = &master->seats[i];
-
-        out.workers_in += seat->entered && !seat->left && !seat->lost;
-    }
     pack_init(&pack);
     launch_view_pack(&pack, &out);
     master_send_pack(master, NULL, FRAME_VIEW, 0, &pack);
@@ -334,6 +347,7 @@ static void take_metrics(struct master *master,
         return;
     }
     view_note(&master->view, from->rank, &metrics, now_ns);
+    stall_step(&master->stall, from->rank, metrics.step, now_ns);
     if (view_due(&master->view, now_ns)) {
         send_view(master, false);
     }
@@ -373,6 +387,8 @@ static const struct handler handlers[] = {
     [FRAME_METRICS] = { .call = take_metrics, .late = true },
     [FRAME_ABORT] = { .call = take_abort },
     [FRAME_BYE] = { .call = roll_bye, .late = true },
+    [FRAME_STUCK] = { .call = stall_stuck, .late = true },
+    [FRAME_WHO] = { .call = stall_who, .late = true },
 };
 
 static psd_status deliver_lost(struct master *master,
@@ -402,6 +418,7 @@ psd_status master_deliver(struct master *master,
         return deliver_lost(master, header, payload);
     }
     if (header->type == FRAME_STOP) {
+        stall_last(master);
         send_view(master, true);
         return PSD_OK;
     }
@@ -416,6 +433,8 @@ psd_status master_deliver(struct master *master,
     handler = &handlers[header->type];
     from = master_member(master, is_server ? master->workers + header->rank
                                            : header->rank);
+    stall_heard(&master->stall, (uint32_t)(from.seat - master->seats),
+                clock_ns());
     if (!from.seat->entered && header->type != FRAME_ENTER &&
         header->type != FRAME_ABORT && !master->over) {
         master_end_protocol(master, &from, "a frame before it entered");
@@ -480,9 +499,15 @@ psd_status master_create(uint32_t workers, uint32_t servers, uint32_t threads,
     if (status != PSD_OK) {
         goto undo_proofs;
     }
+    status = stall_init(&master->stall, workers, servers);
+    if (status != PSD_OK) {
+        goto undo_view;
+    }
     *master_p = master;
     return PSD_OK;
 
+undo_view:
+    view_fini(&master->view);
 undo_proofs:
     proof_table_destroy(master->proofs);
 undo_model:
@@ -501,6 +526,7 @@ void master_destroy(struct master *master)
     if (master == NULL) {
         return;
     }
+    stall_fini(&master->stall);
     view_fini(&master->view);
     proof_table_destroy(master->proofs);
     model_fini(&master->model);

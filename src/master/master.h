@@ -13,6 +13,8 @@
  *     BYE                      -> LEFT to the workers who stay (header.block
  *                                 is the rank that left)
  *     METRICS                  -> VIEW, at most ten a second
+ *     STUCK, then time         -> WHO to everybody, their WHO back, STALL to
+ *                                 psd_run: who holds the others up
  *
  * The job ends once: after the first END to all, and its VERDICT to psd_run,
  * whatever comes is answered by the same END.
@@ -27,6 +29,9 @@
 #define MASTER_EXIT_DIFFER      65 /* verdict: the workers' models differ */
 #define MASTER_EXIT_UNAVAILABLE 69 /* verdict: somebody is missing */
 #define MASTER_EXIT_PROTOCOL    76 /* verdict: a member broke the protocol */
+
+#define MASTER_STALL_S     60
+#define MASTER_STALL_STEPS 10
 
 struct master;
 
@@ -50,6 +55,14 @@ void master_destroy(struct master *master); /* NULL allowed */
 psd_status master_deliver(struct master *master,
                           const struct frame_header *header,
                           const void *payload);
+
+/* After how long a wait is a stall; 0, as from the start: MASTER_STALL_S, or
+ * MASTER_STALL_STEPS times the median step when that is more. */
+void master_stall_after(struct master *master, uint64_t after_ns);
+/* Time has passed: look for stalls. Several times a second, when everything
+ * that had come was delivered. After a pause of more than a second, in which
+ * nothing was heard, the next look begins anew. */
+void master_tick(struct master *master);
 
 /* A member is gone; `sentence` names it and how. */
 void master_lost(struct master *master, bool is_server, uint32_t rank,

@@ -9,6 +9,7 @@
 #include "master/batch.h"
 #include "master/master.h"
 #include "master/proof.h"
+#include "master/stall.h"
 #include "master/view.h"
 #include "model/model.h"
 
@@ -39,6 +40,7 @@ struct master {
     uint64_t compared;
     uint64_t differences;
     struct view view;
+    struct stall stall;
     bool over;
     struct message_end end; /* once over */
 };
@@ -77,5 +79,12 @@ void roll_enter(struct master *master, const struct master_member *from,
                 const struct frame_header *header, const void *payload);
 void roll_bye(struct master *master, const struct master_member *from,
               const struct frame_header *header, const void *payload);
+
+/* stall.c: likewise; and, before the last view, what is over by then. */
+void stall_last(struct master *master);
+void stall_stuck(struct master *master, const struct master_member *from,
+                 const struct frame_header *header, const void *payload);
+void stall_who(struct master *master, const struct master_member *from,
+               const struct frame_header *header, const void *payload);
 
 #endif

@@ -544,7 +544,8 @@ static void report(struct rig *rig, uint32_t rank, uint64_t step, double loss,
                                        .loss = loss,
                                        .samples = samples,
                                        .exchanged_bytes = 100,
-                                       .wire_bytes = 10,
+                                       .sent_bytes = 10,
+                                       .elapsed_ns = CLOCK_NS_PER_S,
                                        .wait_ns = CLOCK_NS_PER_S / 2 };
     struct pack pack;
 

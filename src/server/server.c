@@ -15,6 +15,7 @@
 #include "server/shard.h"
 #include "member/settings.h"
 #include "transport/shm.h"
+#include "wire/standing.h"
 
 #define SERVER_TABLES_MAX 64         /* batches waiting for one thread */
 #define SERVER_LOOKS 64              /* before a thread sleeps */
@@ -336,6 +337,19 @@ static void on_table(struct server *server, const void *payload, size_t size)
     }
 }
 
+/* A server holds nobody up by itself; it only shows that it is alive. */
+static void answer_who(struct server *server, uint32_t question)
+{
+    struct message_standing standing = { .part = STANDING_PAST,
+                                         .waiting = 1 };
+    struct pack pack;
+
+    pack_init(&pack);
+    message_standing_pack(&pack, &standing);
+    (void)member_send(&server->member, FRAME_WHO, question, &pack);
+    pack_fini(&pack);
+}
+
 static void on_frame(void *user, const struct frame_header *header,
                      const void *payload)
 {
@@ -343,6 +357,10 @@ static void on_frame(void *user, const struct frame_header *header,
     struct message_members members;
     struct message_end end;
 
+    if (header->type == FRAME_WHO) {
+        answer_who(server, header->block);
+        return;
+    }
     pthread_mutex_lock(&server->lock);
     switch (header->type) {
     case FRAME_MEMBERS:

@@ -411,7 +411,8 @@ static void on_ready(void *user, struct psd_link *link)
 
 static void rank_unlink(struct shard_rank *rank, uint32_t block_count)
 {
-    rank->past_bytes += rank->link->sent_bytes + rank->link->received_bytes;
+    rank->past_sent += rank->link->sent_bytes;
+    rank->past_received += rank->link->received_bytes;
     link_close(rank->link);
     rank->link = NULL;
     rank->sched.count = 0;
@@ -481,19 +482,19 @@ bool shard_busy(const struct shard *shard)
     return false;
 }
 
-uint64_t shard_bytes(const struct shard *shard)
+void shard_traffic(const struct shard *shard, uint64_t *sent_p,
+                   uint64_t *received_p)
 {
-    uint64_t bytes = 0;
-
     for (uint32_t r = 0; r < shard->ranks; r++) {
         const struct psd_link *link = shard->rank[r].link;
 
-        bytes += shard->rank[r].past_bytes;
+        *sent_p += shard->rank[r].past_sent;
+        *received_p += shard->rank[r].past_received;
         if (link != NULL && !link->mapped) {
-            bytes += link->sent_bytes + link->received_bytes;
+            *sent_p += link->sent_bytes;
+            *received_p += link->received_bytes;
         }
     }
-    return bytes;
 }
 
 bool shard_complete(const struct shard *shard)

@@ -49,7 +49,8 @@ struct shard_rank {
     uint32_t incarnation;
     struct sched sched;    /* answers to send */
     uint8_t *queued;       /* by local block: it is in the sched */
-    uint64_t past_bytes;   /* over links of it that are gone */
+    uint64_t past_sent;    /* bytes over links of it that are gone */
+    uint64_t past_received;
     uint32_t joined;       /* generation + 1 in which it joined last */
     bool joined_sent;
 };
@@ -89,8 +90,9 @@ enum auth_verdict shard_accept(struct shard *shard, struct psd_link *link);
 
 /* Something is still to be sent. */
 bool shard_busy(const struct shard *shard);
-/* Payload that has gone over sockets, both ways. */
-uint64_t shard_bytes(const struct shard *shard);
+/* Adds the payload that has gone over sockets. */
+void shard_traffic(const struct shard *shard, uint64_t *sent_p,
+                   uint64_t *received_p);
 /* Every rank has its link here. */
 bool shard_complete(const struct shard *shard);
 

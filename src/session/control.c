@@ -26,6 +26,7 @@ static void on_members(struct psd_session *session, const void *payload,
     }
     session->members = members;
     session->members_known = true;
+    session->entered_ns = clock_ns();
 }
 
 static void on_end(struct psd_session *session, const void *payload,
@@ -47,6 +48,10 @@ static void on_frame(void *user, const struct frame_header *header,
 {
     struct psd_session *session = user;
 
+    if (header->type == FRAME_WHO) {
+        stuck_answer(session, header, payload);
+        return;
+    }
     pthread_mutex_lock(&session->lock);
     switch (header->type) {
     case FRAME_MEMBERS:
@@ -82,23 +87,61 @@ static void on_gone(void *user)
     pthread_mutex_unlock(&session->lock);
 }
 
-/* Payload over sockets, both ways: of our links and of the shard we play. */
-static uint64_t wire_bytes(const struct psd_session *session)
-{
-    uint64_t bytes = session->worker.past_bytes;
+/* ---- metrics ------------------------------------------------------------ */
 
+/* Payload over sockets: of our links and of the shard we play. */
+static void count_traffic(struct psd_session *session)
+{
+    struct message_metrics *metrics = &session->metrics;
+
+    metrics->sent_bytes = session->worker.past_sent;
+    metrics->received_bytes = session->worker.past_received;
     if (session->has_shard) {
-        bytes += shard_bytes(&session->shard);
+        shard_traffic(&session->shard, &metrics->sent_bytes,
+                      &metrics->received_bytes);
     }
     for (uint32_t i = 0; session->tcp && i < session->worker.shard_count;
          i++) {
         const struct psd_link *link = session->worker.shards[i].link;
 
         if (link != NULL && !link->mapped) {
-            bytes += link->sent_bytes + link->received_bytes;
+            metrics->sent_bytes += link->sent_bytes;
+            metrics->received_bytes += link->received_bytes;
         }
     }
-    return bytes;
+}
+
+/* This worker is at `step` now. Under lock. */
+static void reach_step(struct psd_session *session, uint64_t step)
+{
+    struct message_metrics *metrics = &session->metrics;
+
+    metrics->step = step;
+    if (session->entered_ns == 0) {
+        return; /* alone, or not in yet */
+    }
+    metrics->elapsed_ns = clock_ns() - session->entered_ns;
+    /* Threads that wait at the same time count twice. */
+    metrics->wait_ns = session->wait_ns < metrics->elapsed_ns
+                           ? session->wait_ns
+                           : metrics->elapsed_ns;
+}
+
+/* A program that tells nothing: the tensor that was exchanged most often is
+ * the best clock there is. Under lock. */
+static void guess_step(struct psd_session *session)
+{
+    uint64_t step = 0;
+
+    for (uint32_t i = MODEL_BARRIER + 1; i < session->model.tensor_count;
+         i++) {
+        if (session->flights[i].step > step) {
+            step = session->flights[i].step;
+        }
+    }
+    if (step > session->metrics.step) {
+        reach_step(session, step);
+    }
 }
 
 /* Hand in metrics, and digests when there are any. Any thread, no lock. */
@@ -110,7 +153,10 @@ void control_flush(struct psd_session *session)
 
     pack_init(&pack);
     pthread_mutex_lock(&session->lock);
-    session->metrics.wire_bytes = wire_bytes(session);
+    count_traffic(session);
+    if (!session->told && atomic_load(&session->failed) == 0) {
+        guess_step(session);
+    }
     session->metrics.proofs = session->proof_total;
     metrics = session->metrics;
     digest.count = session->proof_count;
@@ -135,6 +181,7 @@ static void on_tick(void *user)
 
     if (atomic_load(&session->failed) == 0) {
         control_flush(session);
+        stuck_tick(session);
     }
 }
 
@@ -282,7 +329,8 @@ psd_status psd_metrics(struct psd_session *session, uint64_t step, double loss,
                        uint64_t samples)
 {
     pthread_mutex_lock(&session->lock);
-    session->metrics.step = step;
+    reach_step(session, step);
+    session->told = true;
     session->metrics.loss = loss;
     session->metrics.samples += samples;
     pthread_mutex_unlock(&session->lock);

@@ -548,7 +548,9 @@ psd_status psd_join(struct psd_session *session)
         } else {
             worker_join(&session->worker);
         }
+        session->joining = true;
         status = session_await(session, &wait);
+        session->joining = false;
         if (status == PSD_OK && session->way == SESSION_BOARD) {
             board_follow(session);
         }

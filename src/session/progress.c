@@ -229,6 +229,9 @@ psd_status session_await(struct psd_session *session,
     uint64_t started = clock_ns();
     psd_status status = PSD_OK;
 
+    if (session->awaiting++ == 0) {
+        session->await_ns = started;
+    }
     while (!wait->ready(session, wait)) {
         status = (psd_status)atomic_load(&session->failed);
         if (status != PSD_OK) {
@@ -240,6 +243,7 @@ psd_status session_await(struct psd_session *session,
         }
         await_driver(session);
     }
-    session->metrics.wait_ns += clock_ns() - started;
+    session->awaiting--;
+    session->wait_ns += clock_ns() - started;
     return status;
 }

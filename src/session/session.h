@@ -106,6 +106,17 @@ struct psd_session {
     uint32_t proof_count;
     uint64_t proof_total;
     struct message_metrics metrics;
+    bool told;                /* the program calls psd_metrics */
+    uint64_t entered_ns;      /* everybody was in; 0: not yet */
+    uint64_t wait_ns;         /* inside psd_wait, so far */
+
+    /* Who waits, and since when; stuck.c tells the master. Under `lock`. */
+    unsigned awaiting;        /* callers in session_await */
+    uint64_t await_ns;        /* when the first of them came */
+    bool joining;             /* one is in psd_join */
+    uint64_t stuck_sum;       /* of all that moves, when last looked at */
+    uint64_t stuck_ns;        /* when it was first seen like that */
+    bool stuck_told;
 };
 
 /* session.c */
@@ -157,6 +168,11 @@ void session_changed(struct psd_session *session); /* under lock */
 
 /* audit.c: digests. */
 void audit_answer(struct psd_session *session, uint32_t tensor);
+
+/* stuck.c: is a wait a long one? Control thread, no lock. */
+void stuck_tick(struct psd_session *session);
+void stuck_answer(struct psd_session *session,
+                  const struct frame_header *header, const void *payload);
 
 /* exchange.c */
 void session_done(void *user, uint32_t tensor);

@@ -316,7 +316,9 @@ void message_metrics_pack(struct pack *pack,
     pack_f64(pack, metrics->loss);
     pack_u64(pack, metrics->samples);
     pack_u64(pack, metrics->exchanged_bytes);
-    pack_u64(pack, metrics->wire_bytes);
+    pack_u64(pack, metrics->sent_bytes);
+    pack_u64(pack, metrics->received_bytes);
+    pack_u64(pack, metrics->elapsed_ns);
     pack_u64(pack, metrics->wait_ns);
     pack_u64(pack, metrics->proofs);
 }
@@ -331,9 +333,14 @@ psd_status message_metrics_unpack(struct message_metrics *metrics,
     metrics->loss = unpack_f64(&unpack);
     metrics->samples = unpack_u64(&unpack);
     metrics->exchanged_bytes = unpack_u64(&unpack);
-    metrics->wire_bytes = unpack_u64(&unpack);
+    metrics->sent_bytes = unpack_u64(&unpack);
+    metrics->received_bytes = unpack_u64(&unpack);
+    metrics->elapsed_ns = unpack_u64(&unpack);
     metrics->wait_ns = unpack_u64(&unpack);
     metrics->proofs = unpack_u64(&unpack);
+    if (metrics->wait_ns > metrics->elapsed_ns) {
+        unpack.failed = true;
+    }
     return finish(&unpack, "metrics");
 }
 

@@ -87,14 +87,18 @@ struct message_digest {
 };
 
 /* FRAME_METRICS, about once a second and at the end. Totals since the start,
- * except step and loss. */
+ * except step and loss. The two times are those of the moment when `step` was
+ * reached, so that two reports give the time of the steps between them
+ * exactly, however long a step is. */
 struct message_metrics {
     uint64_t step;
     double loss;          /* NaN: unknown */
     uint64_t samples;
     uint64_t exchanged_bytes; /* payload of answered pushes */
-    uint64_t wire_bytes;      /* sent and received over sockets */
-    uint64_t wait_ns;         /* spent inside psd_wait */
+    uint64_t sent_bytes;      /* over sockets */
+    uint64_t received_bytes;
+    uint64_t elapsed_ns;      /* since everybody was in, up to `step` */
+    uint64_t wait_ns;         /* of these, inside psd_wait; never more */
     uint64_t proofs;          /* digests handed in */
 };
 

@@ -256,6 +256,26 @@ static void a_job_of_no_workers_is_refused(void **state)
     pack_fini(&pack);
 }
 
+static void more_waiting_than_time_is_refused(void **state)
+{
+    struct message_metrics metrics = { .elapsed_ns = 7, .wait_ns = 7 };
+    struct message_metrics got;
+    struct pack pack;
+
+    (void)state;
+    pack_init(&pack);
+    message_metrics_pack(&pack, &metrics);
+    assert_int_equal(message_metrics_unpack(&got, pack.data, pack.size),
+                     PSD_OK);
+    pack_fini(&pack);
+    pack_init(&pack);
+    metrics.wait_ns++;
+    message_metrics_pack(&pack, &metrics);
+    assert_int_equal(message_metrics_unpack(&got, pack.data, pack.size),
+                     PSD_EPROTO);
+    pack_fini(&pack);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -265,6 +285,7 @@ int main(void)
         cmocka_unit_test(a_count_beyond_the_bytes_allocates_nothing),
         cmocka_unit_test(a_tensor_of_no_type_is_refused),
         cmocka_unit_test(a_job_of_no_workers_is_refused),
+        cmocka_unit_test(more_waiting_than_time_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,6 +51,8 @@
     X(FRAME_END, 27, "end")              /* master -> members: it is over */  \
     X(FRAME_BYE, 28, "bye")              /* member -> master: leaves well */  \
     X(FRAME_LEFT, 29, "left")            /* master -> workers: who left */    \
+    X(FRAME_STUCK, 30, "stuck")          /* worker -> master: waits long */   \
+    X(FRAME_WHO, 31, "who")              /* master <-> members: have you? */  \
     X(FRAME_START, 32, "start")          /* psd_run -> agent */               \
     X(FRAME_STARTED, 33, "started")      /* agent -> psd_run */               \
     X(FRAME_OUTPUT, 34, "output")        /* agent -> psd_run: bytes */        \
@@ -58,7 +60,19 @@
     X(FRAME_STOP, 36, "stop")            /* psd_run -> agent */               \
     X(FRAME_LOST, 37, "lost")            /* psd_run -> master: a member */    \
     X(FRAME_VERDICT, 38, "verdict")      /* master -> psd_run: why it ends */ \
-    X(FRAME_VIEW, 39, "view")            /* master -> psd_run: live figures */
+    X(FRAME_VIEW, 39, "view")            /* master -> psd_run: live figures */ \
+    X(FRAME_READY, 40, "ready")          /* agent -> psd_run: prepared */     \
+    X(FRAME_GO, 41, "go")                /* psd_run -> agent: start now */    \
+    X(FRAME_BEAT, 42, "beat")            /* either: still here */             \
+    X(FRAME_STALL, 46, "stall")          /* master -> psd_run: who holds up */ \
+    X(FRAME_LOOK, 47, "look")            /* psd_run <-> agent: at a process */ \
+    X(FRAME_ASK, 48, "ask")              /* psd -> psd_run: see desk.h */     \
+    X(FRAME_STATUS, 49, "status")        /* psd_run -> psd: the job */        \
+    X(FRAME_SAY, 50, "say")              /* psd_run -> psd: a line */         \
+    X(FRAME_DONE, 51, "done")            /* psd_run -> psd: nothing follows */ \
+    X(FRAME_TAIL, 52, "tail")            /* psd_run -> agent: show a log;     \
+                                          * agent -> psd_run: its bytes */    \
+    X(FRAME_PROBE, 64, "probe")          /* psd check and its probes */
 
 enum frame_type {
 #define FRAME_TYPE_ENUM(name, value, text) name = value,

@@ -126,7 +126,8 @@ static void on_down(void *user, struct psd_link *link, psd_status why)
     }
     worker->shards[shard].up = false;
     worker->shards[shard].link = NULL;
-    worker->past_bytes += link->sent_bytes + link->received_bytes;
+    worker->past_sent += link->sent_bytes;
+    worker->past_received += link->received_bytes;
     link_close(link);
     requeue(worker, shard);
     worker->lost(worker->user, shard, why);

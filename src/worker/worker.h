@@ -61,7 +61,8 @@ struct worker {
     uint32_t state_count;
     uint32_t generation;    /* of join */
     bool joining;
-    uint64_t past_bytes;    /* over links that are gone */
+    uint64_t past_sent;     /* bytes over links that are gone */
+    uint64_t past_received;
     void *user;
     /* All blocks of a tensor are answered. */
     void (*done)(void *user, uint32_t tensor);

@@ -73,13 +73,19 @@ static int train(const char *mode)
     return 0;
 }
 
-/* Until the job ends, or for a second; says "ready" once it trains. */
+/* Until the job ends, or for a second; says "ready" once it trains. With
+ * "slow" worker 1 takes three times as long for a step. */
 static int loop(const char *mode)
 {
     uint64_t steps = strcmp(mode, "long") == 0 ? 1000 : UINT64_MAX;
+    const char *rank = getenv("PSD_RANK");
+    useconds_t pause = 1000;
 
     if (strcmp(mode, "stubborn") == 0) {
         signal(SIGTERM, SIG_IGN);
+    }
+    if (strcmp(mode, "slow") == 0) {
+        pause = rank != NULL && strcmp(rank, "1") == 0 ? 60000 : 20000;
     }
     setup(COUNT);
     for (uint64_t i = 0; i < steps; i++) {
@@ -88,7 +94,7 @@ static int loop(const char *mode)
             printf("ready\n");
             fflush(stdout);
         }
-        usleep(1000);
+        usleep(pause);
     }
     psd_close(session);
     printf("trained\n");
@@ -213,7 +219,7 @@ int main(int argc, char **argv)
         int (*call)(const char *mode);
     } modes[] = {
         { "train", train },         { "loop", loop },
-        { "long", loop },
+        { "long", loop },           { "slow", loop },
         { "stubborn", loop },       { "brood", brood },
         { "diff-model", diff_model }, { "diff-bits", diff_bits },
         { "abort", abort_job },     { "exit-early", desert },

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "fuzz.h"
 #include "wire/message.h"
+#include "wire/standing.h"
 
 static void same(const struct pack *pack, const uint8_t *data, size_t size)
 {
@@ -34,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1) {
         return 0;
     }
-    which = data[0] % 8;
+    which = data[0] % 11;
     data++;
     size--;
     pack_init(&pack);
@@ -59,6 +60,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 6:
         TRY(metrics, NO_FINI);
+        break;
+    case 8:
+        TRY(stuck, NO_FINI);
+        break;
+    case 9:
+        TRY(who, NO_FINI);
+        break;
+    case 10:
+        TRY(standing, NO_FINI);
         break;
     default:
         TRY(end, NO_FINI);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "wire/message.h"
+#include "wire/standing.h"
 
 #define FILE_MAX (1u << 20)
 
@@ -41,8 +42,10 @@ static void pack_member(struct pack *pack, unsigned type)
     const struct message_members members = { 1, 4, 2, urls };
     const struct message_table table = { 1, specs };
     const struct message_digest digest = { 1, proofs };
-    const struct message_metrics metrics = { 5, 0.25, 320, 1, 2, 3, 4 };
+    const struct message_metrics metrics = { 5, 0.25, 320, 1, 2, 3, 5, 4, 6 };
     const struct message_end end = { PSD_ELOST, "worker 3 was lost" };
+    const struct message_stuck stuck = { STANDING_TENSOR, 1, 7, 2, 3, 4 };
+    const struct message_who who = { STANDING_TENSOR, 1, 7 };
 
     switch (type) {
     case FRAME_HELLO:
@@ -56,6 +59,12 @@ static void pack_member(struct pack *pack, unsigned type)
         break;
     case FRAME_MEMBERS:
         message_members_pack(pack, &members);
+        break;
+    case FRAME_STUCK:
+        message_stuck_pack(pack, &stuck);
+        break;
+    case FRAME_WHO:
+        message_who_pack(pack, &who);
         break;
     case FRAME_REGISTER:
     case FRAME_TABLE:

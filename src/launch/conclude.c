@@ -1,0 +1,59 @@
+/* conclude.c: the last words about a job, on the screen, in the log and in
+ * report.json, and its exit code. See supervise_state.h. */
+#include "base/log.h"
+#include "launch/exit_code.h"
+#include "report/report.h"
+#include "report/report_json.h"
+#include "launch/supervise_state.h"
+
+/* A worker that failed never goes with a zero, whatever was missed. */
+static void settle_code(struct run *run)
+{
+    for (uint32_t i = 0; i < run->workers && run->code == 0; i++) {
+        const struct run_process *process = &run->processes[i];
+
+        if (run_failed(process)) {
+            run->code = process->signal != 0
+                            ? EXIT_CODE_SIGNAL + process->signal
+                            : process->code;
+        }
+    }
+    if (run->code == 0 && run->over) {
+        run->code = EXIT_CODE_UNAVAILABLE;
+    }
+}
+
+static void tell(struct supervise *supervise)
+{
+    static char text[REPORT_SIZE];
+    struct run *run = &supervise->run;
+
+    screen_finish(supervise->screen);
+    if (run->interrupted != 0 && run->reason[0] == '\0') {
+        run->code = EXIT_CODE_SIGNAL + run->interrupted;
+        snprintf(text, sizeof(text), "interrupted; logs in %s", run->logs);
+    } else {
+        settle_code(run);
+        if (run->code != 0) {
+            report_failure(run, text, sizeof(text));
+        } else {
+            report_success(run, text, sizeof(text));
+        }
+    }
+    log_info("run: %s", text);
+    screen_say(supervise->screen, "%s", text);
+}
+
+int conclude(struct supervise *supervise, bool ran)
+{
+    struct run *run = &supervise->run;
+
+    if (ran) {
+        tell(supervise);
+    } else {
+        run->code = EXIT_CODE_OS;
+    }
+    clock_gettime(CLOCK_REALTIME, &run->ended);
+    report_json_write(run, supervise->plan);
+    return run->code;
+}
