@@ -4,39 +4,13 @@
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 
 #include "base/banned.h"
+#include "base/text.h"
 #include "report/cause.h"
 #include "screen/screen.h"
 
 #define VICTIMS_SHOWN 16
-
-/* A text that grows and stays within its memory. */
-struct text {
-    char *data;
-    size_t size;
-    size_t used;
-};
-
-static void add(struct text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void add(struct text *text, const char *format, ...)
-{
-    va_list args;
-    int n;
-
-    va_start(args, format);
-    n = vsnprintf(text->data + text->used, text->size - text->used, format,
-                  args);
-    va_end(args);
-    if (n > 0) {
-        size_t left = text->size - text->used - 1;
-
-        text->used += (size_t)n < left ? (size_t)n : left;
-    }
-}
 
 const char *run_role(const struct run_process *process)
 {
@@ -61,42 +35,42 @@ static void add_exit(struct text *text, const struct run_process *process)
     const char *name;
 
     if (process->signal == 0) {
-        add(text, "ended with exit code %u", process->code);
+        text_add(text, "ended with exit code %u", process->code);
         return;
     }
     name = sigabbrev_np(process->signal);
-    add(text, "was killed by signal %u (SIG%s)", process->signal,
-        name == NULL ? "?" : name);
+    text_add(text, "was killed by signal %u (SIG%s)", process->signal,
+             name == NULL ? "?" : name);
 }
 
 void report_name(const struct run_process *process, char *text, size_t size)
 {
-    struct text out = { .data = text, .size = size };
+    struct text out = {.data = text, .size = size};
 
-    add(&out, "%s %" PRIu32 " (pid %" PRIu32, run_role(process),
-        process->rank, process->pid);
+    text_add(&out, "%s %" PRIu32 " (pid %" PRIu32, run_role(process),
+             process->rank, process->pid);
     if (process->host != NULL && strcmp(process->host, "localhost") != 0) {
-        add(&out, " on %s", process->host);
+        text_add(&out, " on %s", process->host);
     }
-    add(&out, ")");
+    text_add(&out, ")");
 }
 
 void report_exit(const struct run_process *process, char *text, size_t size)
 {
-    struct text out = { .data = text, .size = size };
+    struct text out = {.data = text, .size = size};
     char name[512];
     char cause[CAUSE_SIZE];
 
     report_name(process, name, sizeof(name));
     cause_text(process, cause, sizeof(cause));
-    add(&out, "%s ", name);
+    text_add(&out, "%s ", name);
     if (process->memory == LAUNCH_MEMORY_KILLED) {
-        add(&out, "was killed by the kernel");
+        text_add(&out, "was killed by the kernel");
     } else {
         add_exit(&out, process);
     }
     if (cause[0] != '\0') {
-        add(&out, ": %s", cause);
+        text_add(&out, ": %s", cause);
     }
 }
 
@@ -124,7 +98,7 @@ static void add_tail(struct text *text, const char *tail)
     while (*at != '\0') {
         size_t size = strcspn(at, "\n");
 
-        add(text, "    | %.*s\n", (int)size, at);
+        text_add(text, "    | %.*s\n", (int)size, at);
         at += size + (at[size] == '\n');
     }
 }
@@ -145,16 +119,16 @@ static void add_victims(struct text *text, const struct run *run)
             more++;
             continue;
         }
-        add(text, "%s%s %" PRIu32 " ", shown == 0 ? "  victims: " : ", ",
-            run_role(process), process->rank);
+        text_add(text, "%s%s %" PRIu32 " ", shown == 0 ? "  victims: " : ", ",
+                 run_role(process), process->rank);
         add_exit(text, process);
         shown++;
     }
     if (more > 0) {
-        add(text, ", and %" PRIu32 " more", more);
+        text_add(text, ", and %" PRIu32 " more", more);
     }
     if (shown > 0) {
-        add(text, "\n");
+        text_add(text, "\n");
     }
 }
 
@@ -171,59 +145,59 @@ static bool any_started(const struct run *run)
 void report_failure(const struct run *run, char *text, size_t size)
 {
     const struct run_process *culprit = run->culprit;
-    struct text out = { .data = text, .size = size };
+    struct text out = {.data = text, .size = size};
 
-    add(&out, "the job failed (exit code %d)\n", run->code);
-    add(&out, "  reason: %s\n", run->reason);
+    text_add(&out, "the job failed (exit code %d)\n", run->code);
+    text_add(&out, "  reason: %s\n", run->reason);
     if (culprit != NULL && run_failed(culprit) && !run->stalled) {
         char sentence[REPORT_SENTENCE];
 
         report_exit(culprit, sentence, sizeof(sentence));
         if (strcmp(sentence, run->reason) != 0) {
-            add(&out, "  culprit: %s\n", sentence);
+            text_add(&out, "  culprit: %s\n", sentence);
         }
     }
     if (culprit != NULL && culprit->tail != NULL && culprit->tail[0] != '\0') {
-        add(&out, "  its last lines%s:\n",
-            culprit->stream == LAUNCH_STREAM_STDOUT && !culprit->is_server
-                ? " (stdout)"
-                : "");
+        text_add(&out, "  its last lines%s:\n",
+                 culprit->stream == LAUNCH_STREAM_STDOUT && !culprit->is_server
+                     ? " (stdout)"
+                     : "");
         add_tail(&out, culprit->tail);
     }
     add_victims(&out, run);
-    add(&out, "  logs: %s", run->logs);
+    text_add(&out, "  logs: %s", run->logs);
     if (run->line != NULL && any_started(run)) {
-        add(&out, "\n  to resume: %s", run->line);
+        text_add(&out, "\n  to resume: %s", run->line);
     }
 }
 
 void report_success(const struct run *run, char *text, size_t size)
 {
     const struct launch_view *view = &run->view;
-    struct text out = { .data = text, .size = size };
+    struct text out = {.data = text, .size = size};
     char bytes[32];
 
-    add(&out, "%" PRIu32 " worker%s done", run->workers,
-        run->workers == 1 ? "" : "s");
+    text_add(&out, "%" PRIu32 " worker%s done", run->workers,
+             run->workers == 1 ? "" : "s");
     if (run->has_view && view->step > 0) {
-        add(&out, " at step %" PRIu64, view->step);
+        text_add(&out, " at step %" PRIu64, view->step);
     }
     if (run->has_view && view->samples > 0) {
-        add(&out, ", %.0f samples/s", view->mean_rate);
+        text_add(&out, ", %.0f samples/s", view->mean_rate);
     }
     if (run->has_view && view->exchanged_bytes > 0) {
         screen_bytes_text(view->exchanged_bytes, bytes, sizeof(bytes));
-        add(&out, ", %s exchanged", bytes);
+        text_add(&out, ", %s exchanged", bytes);
     }
     if (run->has_view && view->wire_bytes > 0) {
         screen_bytes_text(view->wire_bytes, bytes, sizeof(bytes));
-        add(&out, ", %s over sockets", bytes);
+        text_add(&out, ", %s over sockets", bytes);
     }
     if (run->has_view && view->compared > 0) {
-        add(&out,
-            "; replicas equal: %" PRIu64 " digests compared, %" PRIu64
-            " differences",
-            view->compared, view->differences);
+        text_add(&out,
+                 "; replicas equal: %" PRIu64 " digests compared, %" PRIu64
+                 " differences",
+                 view->compared, view->differences);
     }
-    add(&out, "; logs in %s", run->logs);
+    text_add(&out, "; logs in %s", run->logs);
 }

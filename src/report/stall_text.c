@@ -2,39 +2,13 @@
 #include "report/stall_text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 
 #include "base/banned.h"
+#include "base/text.h"
 #include "report/report.h"
 
 #define NAME_SIZE 512
 #define BARRIER   "psd.barrier"
-
-/* A text that grows and stays within its memory. */
-struct text {
-    char *data;
-    size_t size;
-    size_t used;
-};
-
-static void add(struct text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void add(struct text *text, const char *format, ...)
-{
-    va_list args;
-    int n;
-
-    va_start(args, format);
-    n = vsnprintf(text->data + text->used, text->size - text->used, format,
-                  args);
-    va_end(args);
-    if (n > 0) {
-        size_t left = text->size - text->used - 1;
-
-        text->used += (size_t)n < left ? (size_t)n : left;
-    }
-}
 
 const char *stall_state(uint8_t state)
 {
@@ -65,20 +39,20 @@ static void add_who(struct text *text, struct run *run,
     char name[NAME_SIZE];
 
     for (uint32_t i = 0; i < what->count; i++) {
-        const struct run_process *process = run_find(
-            run, what->stalled[i].is_server, what->stalled[i].rank);
+        const struct run_process *process =
+            run_find(run, what->stalled[i].is_server, what->stalled[i].rank);
 
         if (process != NULL) {
             report_name(process, name, sizeof(name));
-            add(text, "%s%s",
-                i == 0                                            ? ""
-                : i + 1 == what->count && what->more == 0 ? " and "
-                                                                  : ", ",
-                name);
+            text_add(text, "%s%s",
+                     i == 0                                    ? ""
+                     : i + 1 == what->count && what->more == 0 ? " and "
+                                                               : ", ",
+                     name);
         }
     }
     if (what->more > 0) {
-        add(text, " and %" PRIu32 " more", what->more);
+        text_add(text, " and %" PRIu32 " more", what->more);
     }
 }
 
@@ -87,14 +61,14 @@ static void add_who(struct text *text, struct run *run,
 static void add_tensor(struct text *text, const struct launch_stall *what)
 {
     if (strcmp(what->tensor, BARRIER) == 0) {
-        add(text, "in psd_barrier");
+        text_add(text, "in psd_barrier");
         return;
     }
-    add(text, "for tensor \"%s\"", what->tensor);
+    text_add(text, "for tensor \"%s\"", what->tensor);
     if (what->tensors > 1) {
-        add(text, " (and %" PRIu32 " more)", what->tensors - 1);
+        text_add(text, " (and %" PRIu32 " more)", what->tensors - 1);
     }
-    add(text, " at step %" PRIu64, what->step);
+    text_add(text, " at step %" PRIu64, what->step);
 }
 
 static void add_wait(struct text *text, const struct launch_stall *what)
@@ -102,22 +76,22 @@ static void add_wait(struct text *text, const struct launch_stall *what)
     double seconds = (double)what->waited_ms / 1000.0;
 
     if (what->kind == LAUNCH_STALL_SILENT) {
-        add(text, "nothing was heard of %s for %.1f s",
-            what->count + what->more == 1 ? "it" : "them", seconds);
+        text_add(text, "nothing was heard of %s for %.1f s",
+                 what->count + what->more == 1 ? "it" : "them", seconds);
         return;
     }
-    add(text, "%" PRIu32 " worker%s waited %.1f s ", what->waiters,
-        what->waiters == 1 ? " has" : "s have", seconds);
+    text_add(text, "%" PRIu32 " worker%s waited %.1f s ", what->waiters,
+             what->waiters == 1 ? " has" : "s have", seconds);
     switch (what->kind) {
     case LAUNCH_STALL_ENTER:
-        add(text, "in psd_open");
+        text_add(text, "in psd_open");
         break;
     case LAUNCH_STALL_REGISTER:
     case LAUNCH_STALL_PLACE:
-        add(text, "in psd_register");
+        text_add(text, "in psd_register");
         break;
     case LAUNCH_STALL_JOIN:
-        add(text, "in psd_join");
+        text_add(text, "in psd_join");
         break;
     default:
         add_tensor(text, what);
@@ -130,33 +104,35 @@ static void add_how(struct text *text, const struct launch_stall *what)
     const char *it = one ? "it" : "they";
 
     if (what->count == 0) {
-        add(text, ", and nobody is missing; is the network cut?");
+        text_add(text, ", and nobody is missing; is the network cut?");
         return;
     }
     switch (what->stalled[0].how) {
     case LAUNCH_STALL_SAYS_NOTHING:
-        add(text, ", and %s %s not answer", it, one ? "does" : "do");
+        text_add(text, ", and %s %s not answer", it, one ? "does" : "do");
         break;
     case LAUNCH_STALL_WAITS:
-        add(text, ", but %s %s elsewhere; do all make the same calls in the "
-                  "same order?",
-            it, one ? "waits" : "wait");
+        text_add(text,
+                 ", but %s %s elsewhere; do all make the same calls in the "
+                 "same order?",
+                 it, one ? "waits" : "wait");
         break;
     case LAUNCH_STALL_IDLE:
-        add(text, ", which %s %s pushed but %s not wait for", it,
-            one ? "has" : "have", one ? "does" : "do");
+        text_add(text, ", which %s %s pushed but %s not wait for", it,
+                 one ? "has" : "have", one ? "does" : "do");
         break;
     case LAUNCH_STALL_SUSPECT:
-        add(text, ", which all have pushed and %s should have answered; is "
-                  "the network cut?",
-            it);
+        text_add(text,
+                 ", which all have pushed and %s should have answered; is "
+                 "the network cut?",
+                 it);
         break;
     default:
-        add(text,
-            what->kind == LAUNCH_STALL_PLACE
-                ? ", for which %s %s not made room"
-                : ", where %s %s not arrived",
-            it, one ? "has" : "have");
+        text_add(text,
+                 what->kind == LAUNCH_STALL_PLACE
+                     ? ", for which %s %s not made room"
+                     : ", where %s %s not arrived",
+                 it, one ? "has" : "have");
     }
 }
 
@@ -164,21 +140,21 @@ void stall_sentence(struct run *run, const struct run_stall *stall, char *text,
                     size_t size)
 {
     const struct launch_stall *what = &stall->what;
-    struct text out = { .data = text, .size = size };
+    struct text out = {.data = text, .size = size};
 
     if (what->count == 0) {
-        add(&out, "the job is stalled: ");
+        text_add(&out, "the job is stalled: ");
     } else {
         add_who(&out, run, what);
-        add(&out, " %s stalled: ",
-            what->count + what->more == 1 ? "is" : "are");
+        text_add(&out,
+                 " %s stalled: ", what->count + what->more == 1 ? "is" : "are");
     }
     add_wait(&out, what);
     if (what->kind == LAUNCH_STALL_TENSOR && what->count > 0 &&
         what->stalled[0].how == LAUNCH_STALL_MISSING &&
         strcmp(what->tensor, BARRIER) != 0) {
-        add(&out, ", which %s not pushed",
-            what->count + what->more == 1 ? "it has" : "they have");
+        text_add(&out, ", which %s not pushed",
+                 what->count + what->more == 1 ? "it has" : "they have");
     } else {
         add_how(&out, what);
     }
@@ -191,19 +167,20 @@ static void add_stack(struct text *text, const struct launch_look *look)
     const char *at = look->stack;
 
     if (look->stack_is == LAUNCH_STACK_SHOWN) {
-        add(text, "\n  its stack:");
+        text_add(text, "\n  its stack:");
         while (*at != '\0') {
             size_t size = strcspn(at, "\n");
 
-            add(text, "\n    | %.*s", (int)size, at);
+            text_add(text, "\n    | %.*s", (int)size, at);
             at += size + (at[size] == '\n');
         }
     } else if (look->stack_is == LAUNCH_STACK_SILENT) {
-        add(text, "\n  asked for its stack, it wrote nothing");
+        text_add(text, "\n  asked for its stack, it wrote nothing");
     } else if (strncmp(look->name, "python", 6) == 0 && look->state != 'T' &&
                look->state != 't' && look->state != 0) {
-        add(text, "\n  it would show its stack after faulthandler.register("
-                  "int(os.environ[\"PSD_STACK_SIGNAL\"]))");
+        text_add(text,
+                 "\n  it would show its stack after faulthandler.register("
+                 "int(os.environ[\"PSD_STACK_SIGNAL\"]))");
     }
 }
 
@@ -212,26 +189,27 @@ static void add_look(struct text *text, const struct run_process *process,
 {
     char name[NAME_SIZE];
 
-    add(text, "\n  ");
+    text_add(text, "\n  ");
     if (named) {
         report_name(process, name, sizeof(name));
-        add(text, "%s: ", name);
+        text_add(text, "%s: ", name);
     }
-    add(text, "%s", stall_state(look->state));
+    text_add(text, "%s", stall_state(look->state));
     if (look->state != 0) {
-        add(text, " (state %c", look->state);
+        text_add(text, " (state %c", look->state);
         if (look->where[0] != '\0') {
-            add(text, ", in %s", look->where);
+            text_add(text, ", in %s", look->where);
         }
         if (look->pid != process->pid) {
-            add(text, ", pid %" PRIu32 " %s", look->pid, look->name);
+            text_add(text, ", pid %" PRIu32 " %s", look->pid, look->name);
         }
-        add(text, ")");
+        text_add(text, ")");
     }
     if (look->state == 'T') {
-        add(text, "; `kill -CONT %" PRIu32 "`%s%s lets it go on", look->pid,
-            strcmp(process->host, "localhost") == 0 ? "" : " on ",
-            strcmp(process->host, "localhost") == 0 ? "" : process->host);
+        text_add(text, "; `kill -CONT %" PRIu32 "`%s%s lets it go on",
+                 look->pid,
+                 strcmp(process->host, "localhost") == 0 ? "" : " on ",
+                 strcmp(process->host, "localhost") == 0 ? "" : process->host);
     }
     add_stack(text, look);
 }
@@ -240,19 +218,19 @@ void stall_report(struct run *run, const struct run_stall *stall, char *text,
                   size_t size)
 {
     const struct launch_stall *what = &stall->what;
-    struct text out = { .data = text, .size = size };
+    struct text out = {.data = text, .size = size};
 
     stall_sentence(run, stall, text, size);
     out.used = strlen(text);
     for (uint32_t i = 0; i < what->count && i < RUN_LOOKS_MAX; i++) {
-        const struct run_process *process = run_find(
-            run, what->stalled[i].is_server, what->stalled[i].rank);
+        const struct run_process *process =
+            run_find(run, what->stalled[i].is_server, what->stalled[i].rank);
 
         if (process != NULL && stall->seen[i]) {
             add_look(&out, process, &stall->looks[i], what->count > 1);
         } else if (process != NULL) {
-            add(&out, "\n  the agent of %s could not look at it",
-                process->host);
+            text_add(&out, "\n  the agent of %s could not look at it",
+                     process->host);
         }
     }
 }
@@ -261,13 +239,13 @@ void stall_over(struct run *run, const struct run_stall *stall, char *text,
                 size_t size)
 {
     const struct launch_stall *what = &stall->what;
-    struct text out = { .data = text, .size = size };
+    struct text out = {.data = text, .size = size};
 
     if (what->count == 0) {
-        add(&out, "the job moves");
+        text_add(&out, "the job moves");
     } else {
         add_who(&out, run, what);
-        add(&out, " move%s", what->count + what->more == 1 ? "s" : "");
+        text_add(&out, " move%s", what->count + what->more == 1 ? "s" : "");
     }
-    add(&out, " again after %.1f s", (double)stall->waited_ms / 1000.0);
+    text_add(&out, " again after %.1f s", (double)stall->waited_ms / 1000.0);
 }
