@@ -111,6 +111,7 @@ static const char *only_problem(struct rig *rig, bool warning, uint32_t host)
 
 static void contains(const char *text, const char *part)
 {
+    assert_non_null(text);
     if (strstr(text, part) == NULL) {
         fail_msg("expected \"%s\" in:\n%s", part, text);
     }
