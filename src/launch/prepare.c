@@ -207,8 +207,9 @@ static int check_threads(struct checking *checking)
     uint32_t workers = checking->agent->local_workers;
     unsigned cores = cpu_allowed();
     unsigned share = workers > 0 && cores / workers > 0 ? cores / workers : 1;
-    char list[256] = "";
-    size_t used = 0;
+    const char *first = NULL;
+    unsigned more = 0;
+    char others[48] = "";
     char value[16];
 
     snprintf(value, sizeof(value), "%u", share);
@@ -220,13 +221,16 @@ static int check_threads(struct checking *checking)
         if (launch_words_add(&start->variables, names[i], value) != PSD_OK) {
             return no_memory(checking);
         }
-        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
-                                 used == 0 ? "" : ", ", names[i]);
+        more += first != NULL;
+        first = first == NULL ? names[i] : first;
     }
-    if (used > 0) {
+    if (more > 0) {
+        snprintf(others, sizeof(others), " and %u more like it", more);
+    }
+    if (first != NULL) {
         note(checking,
-             "%s set to %u for each worker (%u cores / %" PRIu32 " workers)",
-             list, share, cores, workers);
+             "%s%s set to %u for each worker (%u cores / %" PRIu32 " workers)",
+             first, others, share, cores, workers);
     }
     return 0;
 }
