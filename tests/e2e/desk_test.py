@@ -263,7 +263,7 @@ TALK = ('for i in 1 2 3; do echo out$PSD_RANK.$i; echo err$PSD_RANK.$i >&2; '
 def logs_show_both_streams_of_any_worker():
     job = begin('talk', '-n', '3', TALK)
     for rank in range(3):
-        done = psd(job, 'logs', 'w%d' % rank)
+        done = psd(job, 'logs', 'w%d' % rank, str(job.process.pid))
         check(done.returncode == 0, done.err)
         check(done.out == ''.join('out%d.%d\n' % (rank, i) for i in (1, 2, 3))
               + 'ready\n', done.out)
@@ -272,10 +272,10 @@ def logs_show_both_streams_of_any_worker():
     done = psd(job, 'logs', 'w1', '-n', '2', 'talk')
     check((done.out, done.err) == ('out1.3\nready\n', 'err1.2\nerr1.3\n'),
           repr((done.out, done.err)))
-    done = psd(job, 'logs', '-n', '0', '2')
+    done = psd(job, 'logs', '-n', '0', '2', str(job.process.pid))
     check((done.out, done.err) == ('', ''), repr((done.out, done.err)))
     for word in ('w3', 's0'):
-        done = psd(job, 'logs', word)
+        done = psd(job, 'logs', word, str(job.process.pid))
         check(done.returncode == 64, str(done.returncode))
         contains(done.err, '3 workers and 0 server processes')
     psd(job, 'stop', 'talk')
@@ -285,7 +285,7 @@ def logs_show_both_streams_of_any_worker():
 @test
 def logs_of_a_server_are_there():
     job = begin('served', '-n', '1', '-s', '1', '--', WORKER, 'loop')
-    done = psd(job, 'logs', 's0')
+    done = psd(job, 'logs', 's0', str(job.process.pid))
     check(done.returncode == 0, done.err)
     check(done.out == job.log('server_0.log'), done.out)
     psd(job, 'stop', 'served')
@@ -298,7 +298,7 @@ def a_big_log_passes_a_slow_reader_in_little_memory():
                 'test $PSD_RANK = 0 || seq 1 3000000; echo ready; '
                 'exec sleep 1000')
     before = [memory(x) for x in (job.process.pid, job.role('agent'))]
-    reader = popen(job, 'logs', 'w1')
+    reader = popen(job, 'logs', 'w1', str(job.process.pid))
     time.sleep(1.0)
     after = [memory(x) for x in (job.process.pid, job.role('agent'))]
     out, _ = reader.communicate(timeout=LIMIT)
@@ -336,7 +336,7 @@ def the_last_words_of_a_failure_are_followed():
                 'echo ready; test $PSD_RANK = 2 || exec sleep 1000; sleep 1; '
                 'seq 1 100000 >&2; echo the end >&2; exit 3')
     job.ready()
-    reader = popen(job, 'logs', '-f', 'w2')
+    reader = popen(job, 'logs', '-f', 'w2', str(job.process.pid))
     _, err = reader.communicate(timeout=LIMIT)
     check(reader.returncode == 0, err[-200:].decode())
     check(job.wait().code == 3, job.err)
@@ -347,7 +347,7 @@ def the_last_words_of_a_failure_are_followed():
 def a_reader_that_sleeps_does_not_hold_up_the_end():
     job = begin('held', '-n', '1', '--tee', 'none',
                 'echo ready; sleep 0.5; seq 1 2000000; sleep 0.2')
-    reader = popen(job, 'logs', '-f', 'w0')
+    reader = popen(job, 'logs', '-f', 'w0', str(job.process.pid))
     began = time.time()
     try:
         check(job.wait().code == 0, job.err)
@@ -363,7 +363,7 @@ def a_reader_that_disappears_disturbs_nobody():
     job = begin('left', '-n', '1', '--tee', 'none',
                 'seq 1 2000000; echo ready; exec sleep 1000')
     for _ in range(10):
-        reader = popen(job, 'logs', '-f', 'w0')
+        reader = popen(job, 'logs', '-f', 'w0', str(job.process.pid))
         reader.stdout.read(100)
         reader.kill()
         reader.communicate()
@@ -382,7 +382,7 @@ def attach_shows_what_psd_run_shows_and_returns_its_code():
     job = begin('seen', '-n', '2',
                 'echo ready; sleep 1; echo out$PSD_RANK; '
                 'echo err$PSD_RANK >&2; sleep 0.5; exit 5')
-    viewer = popen(job, 'attach')
+    viewer = popen(job, 'attach', str(job.process.pid))
     out, err = viewer.communicate(timeout=LIMIT)
     job.wait()
     check(viewer.returncode == 5, '%d %s' % (viewer.returncode, err))
@@ -410,7 +410,7 @@ def attach_has_the_prefixes_of_tee_all():
 @test
 def ctrl_c_detaches_and_the_job_goes_on():
     job = begin('stays')
-    viewer = popen(job, 'attach')
+    viewer = popen(job, 'attach', str(job.process.pid))
     check(b'Ctrl-C' in viewer.stderr.readline(), 'greeting')
     time.sleep(0.3)
     viewer.send_signal(signal.SIGINT)
@@ -418,7 +418,7 @@ def ctrl_c_detaches_and_the_job_goes_on():
     check(viewer.returncode == 0, str(viewer.returncode))
     contains(err.decode(), 'the job goes on', 'psd stop stays')
     check(status(job, 'stays')['state'] == 'running', 'state')
-    psd(job, 'stop')
+    psd(job, 'stop', str(job.process.pid))
     job.wait()
 
 
@@ -429,7 +429,7 @@ def an_attached_one_that_sleeps_is_not_waited_for():
     drain = threading.Thread(target=job.wait)
     drain.start()
     until(lambda: status(job, 'wide'), 'the job')
-    viewer = popen(job, 'attach')
+    viewer = popen(job, 'attach', str(job.process.pid))
     drain.join()
     check(job.code == 0, job.err)
     check(len(job.out) > 10 << 20, 'psd_run itself shows all')
@@ -452,10 +452,10 @@ def detach_returns_when_the_job_runs():
              one['logs'], 'psd attach away', 'psd stop away')
     check(one['pid'] != job.process.pid and
           os.getsid(one['pid']) == one['pid'], 'a session of its own')
-    viewer = popen(job, 'attach')
+    viewer = popen(job, 'attach', 'away')
     check(b'job away' in viewer.stderr.readline(), 'greeting')
     until(lambda: 'ready\n' in job.log('console.log'), 'worker 0')
-    check(psd(job, 'stop').returncode == 0, 'stop')
+    check(psd(job, 'stop', 'away').returncode == 0, 'stop')
     _, err = viewer.communicate(timeout=LIMIT)
     check(viewer.returncode == 130, '%d %s' % (viewer.returncode, err))
     contains(job.log('console.log'), 'ready\n', 'psd stop (pid ')
@@ -570,7 +570,7 @@ def rubbish_at_the_door_disturbs_nobody():
 @test
 def kill_9_of_psd_run_is_recognised_and_cleared_away():
     job = begin('gone')
-    viewer = popen(job, 'attach')
+    viewer = popen(job, 'attach', str(job.process.pid))
     viewer.stderr.readline()
     job.process.kill()
     job.process.wait()
