@@ -711,8 +711,8 @@ def logs_come_from_the_host_of_the_worker():
             one = until(runs, 'the job')[0]
             check([x['host'] for x in one['processes']
                    if x['role'] == 'worker'] == nodes, repr(one))
-            check(ask_job('logs', '-n', '0', 'w1').stdout == '', 'none')
-            done = ask_job('logs', '-f', 'w1')
+            check(ask_job('logs', '-n', '0', 'w1', 'far').stdout == '', 'none')
+            done = ask_job('logs', '-f', 'w1', 'far')
             check(done.returncode == 0, done.stderr)
             numbers = '\n'.join(str(i) for i in range(1, 300001))
             check(done.stdout == 'node1\n%s\nlast\n' % numbers,
