@@ -10,6 +10,7 @@
 #include "launch/detach.h"
 #include "launch/dry.h"
 #include "launch/exit_code.h"
+#include "launch/fact.h"
 #include "launch/folder.h"
 #include "screen/goal.h"
 #include "launch/supervise.h"
@@ -135,13 +136,16 @@ static int run_plan(const struct run_settings *settings,
 static int make_room(const struct run_settings *settings,
                      struct supervise_plan *plan, char *logs, size_t size)
 {
+    char out[FOLDER_PATH_MAX];
     char error[1024];
     int code = check_name(settings->name);
 
     if (code != 0) {
         return code;
     }
-    if (folder_make_logs(settings->out, settings->name, logs, size, error,
+    snprintf(out, sizeof(out), "%s", settings->out);
+    fact_expand_home(out, sizeof(out)); /* a cluster file has no shell */
+    if (folder_make_logs(out, settings->name, logs, size, error,
                          sizeof(error)) != PSD_OK) {
         return psd_run_complain(EXIT_CODE_CANNOT_CREATE, error);
     }
@@ -193,7 +197,8 @@ int psd_run_start(const struct run_settings *settings, struct cluster *cluster,
                   struct plan_request *request, int argc, char **argv)
 {
     static struct supervise_plan plan;
-    static char logs[FOLDER_PATH_MAX];
+    static char logs[FOLDER_PATH_MAX];  /* here */
+    static char there[FOLDER_PATH_MAX]; /* where ~ may be another folder */
     static char psd[FOLDER_PATH_MAX];
     int code;
 
@@ -216,6 +221,14 @@ int psd_run_start(const struct run_settings *settings, struct cluster *cluster,
             strrchr(logs, '/') == NULL ? logs : strrchr(logs, '/') + 1;
     }
     request->logs = logs;
+    if (settings->out[0] == '~') {
+        if ((size_t)snprintf(there, sizeof(there), "%s/%s", settings->out,
+                             request->name) >= sizeof(there)) {
+            return psd_run_complain(EXIT_CODE_CANNOT_CREATE,
+                                    "the path of --out is too long");
+        }
+        request->logs = there;
+    }
     plan.cluster = cluster;
     plan.way.psd = psd;
     plan.way.rsh = settings->rsh;
