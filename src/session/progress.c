@@ -110,7 +110,8 @@ static void sleep_on_sockets(struct psd_session *session)
     loop_dispatch(session->loop, &events);
 }
 
-/* It was worth spinning if the sleep was short. */
+/* It was worth spinning if what came after it was short: the sleep, or, over
+ * sockets, all the sleep of a wait. */
 static void adapt(struct session_idle *how, uint64_t slept_ns)
 {
     if (slept_ns < SPIN_MAX_NS) {
@@ -129,7 +130,8 @@ static bool idle(struct psd_session *session, const struct session_wait *wait,
     struct session_idle *how = &session->idle;
     uint64_t now = clock_ns();
 
-    if (how->spin ? now - quiet_ns < how->spin_ns : looks < YIELD_MAX) {
+    if (how->spin ? now - quiet_ns < how->spin_ns - how->spun_ns
+                  : looks < YIELD_MAX) {
         pthread_mutex_unlock(&session->lock);
         if (how->spin) {
             cpu_pause();
@@ -139,13 +141,28 @@ static bool idle(struct psd_session *session, const struct session_wait *wait,
         pthread_mutex_lock(&session->lock);
         return false;
     }
-    if (session->way == SESSION_LINKS && session->tcp) {
+    if (session->tcp) {
         sleep_on_sockets(session);
+        how->spun_ns = how->spin_ns;
+        how->slept_ns += clock_ns() - now;
     } else {
         sleep_on_bell(session, wait);
+        adapt(how, clock_ns() - now);
     }
-    adapt(how, clock_ns() - now);
     return true;
+}
+
+/* Something moved after `quiet_ns`. In shared memory each pause is a wait of
+ * its own. Over sockets bytes keep trickling in at the rate of the line, each
+ * a little after the last, so all pauses of a wait share one time to spin. */
+static void stir(struct psd_session *session, uint64_t quiet_ns)
+{
+    struct session_idle *how = &session->idle;
+    uint64_t spun = how->spun_ns + clock_ns() - quiet_ns;
+
+    if (session->tcp) {
+        how->spun_ns = spun < how->spin_ns ? spun : how->spin_ns;
+    }
 }
 
 /* ---- waiting ----------------------------------------------------------- */
@@ -186,9 +203,14 @@ static psd_status drive_until(struct psd_session *session,
     uint32_t looks = 0;
 
     session->driving = true;
+    session->idle.spun_ns = 0;
+    session->idle.slept_ns = 0;
     atomic_store(&session->io_go, 0);
     while (!wait->ready(session, wait)) {
         if (drive(session, looks > YIELD_MAX / 2) > 0) {
+            if (looks > 0) {
+                stir(session, quiet_ns);
+            }
             looks = 0;
             continue;
         }
@@ -202,6 +224,9 @@ static psd_status drive_until(struct psd_session *session,
                 break;
             }
         }
+    }
+    if (session->idle.slept_ns > 0) {
+        adapt(&session->idle, session->idle.slept_ns);
     }
     session->driving = false;
     links_unlock_io(session);

@@ -38,6 +38,8 @@ enum session_way { SESSION_SOLO, SESSION_BOARD, SESSION_LINKS };
 struct session_idle {
     bool spin;        /* the cores suffice for every worker's threads */
     uint64_t spin_ns; /* before sleeping; adapts */
+    uint64_t spun_ns; /* over sockets: of spin_ns, in this wait */
+    uint64_t slept_ns; /* over sockets: in this wait */
 };
 
 struct psd_session {
