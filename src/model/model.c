@@ -1,7 +1,9 @@
 /*
  * model.c: cutting and placing; see model.h. A tensor becomes max(shards,
  * size / block_size) parts so that even a small one keeps every link busy;
- * each part goes to the shard with the least bytes so far. A tensor too small
+ * between hosts up to MODEL_SPREAD times as many, because there a link is slow
+ * enough that the answer to one part can travel while the next one arrives.
+ * Each part goes to the shard with the least bytes so far. A tensor too small
  * to cut is one block of its own: it leaves the moment it is there, and the
  * transport coalesces its frame with its neighbours'.
  */
@@ -166,6 +168,13 @@ static uint32_t parts_of(const struct model *model,
 
     if (tensor->kind == PSD_KIND_GATHER) {
         return 1;
+    }
+    if (model->spread) {
+        uint64_t wish = tensor->size / MODEL_SPREAD_MIN;
+        uint64_t limit = (uint64_t)MODEL_SPREAD * model->shards;
+
+        wish = wish < limit ? wish : limit;
+        parts = parts > wish ? parts : wish;
     }
     if (parts < model->shards) {
         parts = model->shards;

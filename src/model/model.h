@@ -15,6 +15,8 @@
 
 #define MODEL_PART_MIN 4096u  /* no part of a tensor is smaller */
 #define MODEL_PART_ALIGN 64u
+#define MODEL_SPREAD 4         /* parts per shard between hosts ... */
+#define MODEL_SPREAD_MIN 32768u /* ... unless that made them smaller */
 #define MODEL_RESERVED "psd." /* names that begin so are ours */
 
 struct model_tensor {
@@ -41,6 +43,7 @@ struct model_block {
 struct model {
     uint32_t shards;
     uint32_t block_size;
+    bool spread;            /* MODEL_SPREAD; set before anything is added */
     uint32_t tensor_count;
     uint32_t tensor_capacity;
     uint32_t block_count;

@@ -258,14 +258,17 @@ static psd_status choose_way(struct psd_session *session)
     const struct message_welcome *welcome = &session->member.welcome;
     bool one_host = welcome->local_workers == welcome->workers;
     uint32_t shards = welcome->shards == 0 ? session->size : welcome->shards;
+    psd_status status;
 
     session->tcp =
         strcmp(session->settings.transport, "tcp") == 0 || !one_host;
     session->way = !session->tcp && welcome->shards == 0 ? SESSION_BOARD
                                                          : SESSION_LINKS;
     session->has_shard = session->tcp && welcome->shards == 0;
-    return model_init(&session->model, shards,
-                      (uint32_t)session->settings.block_size);
+    status = model_init(&session->model, shards,
+                        (uint32_t)session->settings.block_size);
+    session->model.spread = session->has_shard && !one_host;
+    return status;
 }
 
 static psd_status open_way(struct psd_session *session)

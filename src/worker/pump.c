@@ -124,18 +124,73 @@ void worker_flush(struct worker *worker)
     }
 }
 
+/* ---- releasing ---------------------------------------------------------
+ *
+ * Links do not share a line fairly. If every block were queued at once, one
+ * shard would hear from one rank long before the others, could not answer
+ * yet, and at the end some lines would stand still while others carry what
+ * was left behind. So a block waits until the answers have come near it; the
+ * shards of a tensor then advance together. How far ahead of the answers may
+ * be grows with what is left: far from the end it costs nothing.
+ *
+ * Nobody waits for ever: every rank releases the blocks of a tensor in the
+ * same order and no tensor waits for another. When all before some block are
+ * answered every rank has released that block.
+ */
+
+static struct worker_shard *release_block(struct worker *worker,
+                                          uint32_t block, int32_t priority)
+{
+    struct worker_shard *shard =
+        &worker->shards[worker->model->blocks[block].shard];
+
+    PSD_ASSERT(worker->state[block] == WORKER_IDLE);
+    worker->state[block] = WORKER_QUEUED;
+    sched_put(&shard->sched, block, priority);
+    return shard;
+}
+
+/* Blocks of the tensor that may be released by now. */
+static uint32_t released(const struct worker *worker,
+                         const struct model_tensor *tensor,
+                         const struct flight *flight)
+{
+    uint64_t ahead = (uint64_t)WORKER_AHEAD * worker->shard_count;
+    uint32_t part = flight->blocks_left / WORKER_AHEAD_PART;
+
+    ahead = part > ahead ? part : ahead;
+    return ahead < flight->blocks_left
+               ? tensor->block_count - flight->blocks_left + (uint32_t)ahead
+               : tensor->block_count;
+}
+
 void worker_post(struct worker *worker, uint32_t index)
 {
     const struct model_tensor *tensor = &worker->model->tensors[index];
     struct flight *flight = &worker->flights[index];
+    uint32_t end;
 
     flight->blocks_left = tensor->block_count;
-    for (uint32_t i = 0; i < tensor->block_count; i++) {
-        uint32_t block = tensor->block_first + i;
+    end = released(worker, tensor, flight);
+    for (uint32_t i = 0; i < end; i++) {
+        release_block(worker, tensor->block_first + i, tensor->priority);
+    }
+    flight->blocks_next = end;
+}
 
-        PSD_ASSERT(worker->state[block] == WORKER_IDLE);
-        worker->state[block] = WORKER_QUEUED;
-        sched_put(&worker->shards[worker->model->blocks[block].shard].sched,
-                  block, tensor->priority);
+void worker_release(struct worker *worker, uint32_t index)
+{
+    const struct model_tensor *tensor = &worker->model->tensors[index];
+    struct flight *flight = &worker->flights[index];
+    uint32_t end = released(worker, tensor, flight);
+
+    while (flight->blocks_next < end) {
+        struct worker_shard *shard =
+            release_block(worker, tensor->block_first + flight->blocks_next++,
+                          tensor->priority);
+
+        if (shard->up) {
+            pump_shard(worker, shard);
+        }
     }
 }

@@ -227,6 +227,8 @@ static void finish_block(struct worker *worker,
     flight->contributors = (uint32_t)header->weight;
     if (--flight->blocks_left == 0) {
         worker->done(worker->user, tensor);
+    } else {
+        worker_release(worker, tensor);
     }
 }
 

@@ -3,8 +3,8 @@
  * send; place the answer, finish. A state machine without I/O of its own and
  * without threads: the session drives it, and so does the simulator.
  *
- * A block is idle -> queued (in its shard's sched) -> sent -> idle when its
- * answer is in. A lost link puts what was sent back into the queue; the shard
+ * A block is idle -> queued (in its shard's sched) when it is released -> sent
+ * -> idle when its answer is in. A lost link puts what was sent back into the queue; the shard
  * counts it once.
  *
  * Everything runs under the owner's lock.
@@ -16,6 +16,11 @@
 #include "model/sched.h"
 #include "transport/transport.h"
 
+/* Blocks of one tensor that are queued or sent and not answered: so many per
+ * shard, or this part of what is left. See pump.c. */
+#define WORKER_AHEAD 6
+#define WORKER_AHEAD_PART 4
+
 /* One exchange of one tensor. */
 struct flight {
     uint64_t step;        /* of the push in flight, or of the next one */
@@ -26,7 +31,8 @@ struct flight {
     uint64_t *counts;     /* GATHER: the caller's */
     double weight;
     uint32_t length;      /* GATHER: bytes contributed */
-    uint32_t blocks_left;
+    uint32_t blocks_left; /* not answered */
+    uint32_t blocks_next; /* the first that is not released */
     uint32_t contributors;
     uint16_t flags;       /* FRAME_FLAG_NOBODY ... of the answer */
     uint8_t op;
@@ -86,8 +92,10 @@ void worker_link(struct worker *worker, uint32_t shard,
 /* For links that are up from the start (shm). */
 void worker_link_up(struct worker *worker, struct psd_link *link);
 
-/* The flight of `tensor` is filled in: send its blocks. */
+/* The flight of `tensor` is filled in: release its first blocks. */
 void worker_post(struct worker *worker, uint32_t tensor);
+/* A block of `tensor` is answered: release and send what may follow. */
+void worker_release(struct worker *worker, uint32_t tensor);
 /* Queue what can be sent; small things are kept together until the end of the
  * dispatch, or worker_flush. */
 void worker_pump(struct worker *worker);
