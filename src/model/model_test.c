@@ -191,6 +191,35 @@ static void sizes_around_the_limits_are_cut_right(void **state)
     }
 }
 
+static void between_hosts_a_shard_gets_several_parts(void **state)
+{
+    static const struct {
+        uint64_t size;
+        uint32_t parts;
+    } cases[] = {
+        { 64u << 10, 4 },   /* 16 KiB each: one for every shard */
+        { 160u << 10, 5 },
+        { 1u << 20, 16 },   /* MODEL_SPREAD for every shard */
+        { 64u << 20, 64 },  /* blocks are enough */
+    };
+    struct model model;
+
+    (void)state;
+    assert_int_equal(model_init(&model, 4, BLOCK_SIZE), PSD_OK);
+    model.spread = true;
+    for (uint32_t i = 0; i < CLAIM_COUNT(cases); i++) {
+        struct message_spec spec = { .dtype = PSD_FLOAT32,
+                                     .count = cases[i].size / 4 };
+        struct message_table table = { 1, &spec };
+
+        snprintf(spec.name, sizeof(spec.name), "t%u", i);
+        assert_int_equal(model_add(&model, &table), PSD_OK);
+        assert_int_equal(model.tensors[i].block_count, cases[i].parts);
+    }
+    check_model(&model);
+    model_fini(&model);
+}
+
 static void the_same_batches_give_the_same_placement(void **state)
 {
     static struct message_spec specs[VGG19_TENSORS];
@@ -484,6 +513,7 @@ int main(void)
         cmocka_unit_test(vgg19_is_spread_evenly_over_8_servers),
         cmocka_unit_test(parts_cover_each_tensor_exactly_once),
         cmocka_unit_test(sizes_around_the_limits_are_cut_right),
+        cmocka_unit_test(between_hosts_a_shard_gets_several_parts),
         cmocka_unit_test(the_same_batches_give_the_same_placement),
         cmocka_unit_test(a_late_batch_moves_nothing_that_is_placed),
         cmocka_unit_test(names_are_found_and_others_are_not),

@@ -153,6 +153,7 @@ psd_status links_url(struct psd_session *session, char url[MESSAGE_URL_MAX])
 }
 
 static void *io_main(void *argument);
+static bool links_busy(const struct psd_session *session);
 
 static bool all_up(const struct psd_session *session)
 {
@@ -212,6 +213,7 @@ psd_status links_connect(struct psd_session *session)
 static void *io_main(void *argument)
 {
     struct psd_session *session = argument;
+    int wait_ms = LINKS_BUSY_MS;
 
     while (!atomic_load(&session->stopping) &&
            atomic_load(&session->failed) == 0) {
@@ -221,11 +223,13 @@ static void *io_main(void *argument)
             futex_wait(&session->io_go, 0, CLOCK_NS_PER_S);
             continue;
         }
-        loop_wait(session->loop, &events, LINKS_BUSY_MS);
+        loop_wait(session->loop, &events, wait_ms);
         pthread_mutex_lock(&session->lock);
         if (!session->driving && atomic_load(&session->failed) == 0) {
             loop_dispatch(session->loop, &events);
         }
+        session->io_quiet = !links_busy(session);
+        wait_ms = session->io_quiet ? LINKS_WAIT_MS : LINKS_BUSY_MS;
         pthread_mutex_unlock(&session->lock);
     }
     return NULL;
@@ -263,6 +267,10 @@ void links_pushed(struct psd_session *session, bool wake)
     session->pushed_ns = now;
     if (wake && !session->driving) {
         links_unlock_io(session);
+        if (session->io_quiet) {
+            session->io_quiet = false; /* it has to look often again */
+            loop_wake(session->loop);
+        }
     }
 }
 

@@ -96,6 +96,7 @@ struct psd_session {
     pthread_t io_thread;
     bool io_started;
     _Atomic uint32_t io_go;   /* 1: the I/O thread may drive */
+    bool io_quiet;            /* it sees nothing to do, and waits long */
     _Atomic bool stopping;
 
     struct session_idle idle;

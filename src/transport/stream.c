@@ -7,7 +7,6 @@
 #include "transport/stream.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "transport/linger.h"
+#include "transport/tune.h"
 
 /* ---- life -------------------------------------------------------------- */
 
@@ -46,24 +46,6 @@ static void drop_descriptors(struct stream *stream)
     stream->fd_out = -1;
 }
 
-/* Both ends of a connection see the same, so that they agree on the window. */
-static bool is_loopback(int fd)
-{
-    struct sockaddr_storage address = { .ss_family = AF_UNSPEC };
-    socklen_t size = sizeof(address);
-    const struct sockaddr_in *v4 = (const void *)&address;
-    const struct sockaddr_in6 *v6 = (const void *)&address;
-
-    if (getpeername(fd, (struct sockaddr *)&address, &size) != 0) {
-        return false;
-    }
-    if (address.ss_family == AF_INET) {
-        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-    }
-    return address.ss_family == AF_INET6 &&
-           IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
-
 psd_status stream_start(struct stream *stream, int fd_in, int fd_out,
                         bool adopted)
 {
@@ -75,7 +57,8 @@ psd_status stream_start(struct stream *stream, int fd_in, int fd_out,
     stream->fd_in = fd_in;
     stream->fd_out = fd_out;
     stream->adopted = adopted;
-    stream->window = is_loopback(fd_in) ? LINK_WINDOW_LOCAL : LINK_WINDOW;
+    stream->window = tune_is_loopback(fd_in) ? LINK_WINDOW_LOCAL : LINK_WINDOW;
+    stream->low = adopted || stream->window == LINK_WINDOW_LOCAL ? 0 : 1;
     stream->socket =
         getsockopt(fd_out, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
     /* One more than LINK_FRAMES_MAX: a credit always finds room. */
@@ -502,6 +485,19 @@ static psd_status why_of(int error)
     return PSD_ESYSTEM;
 }
 
+/* Between hosts a bulk payload trickles in packet by packet. Looking at each
+ * would cost more than reading them; nothing waits for half a payload. */
+static void set_low_mark(struct stream *stream)
+{
+    size_t left = stream->inside ? stream->header.size - stream->got : 0;
+    int low = left >= STREAM_LOW ? STREAM_LOW : 1;
+
+    if (stream->up && stream->low != 0 && stream->low != low) {
+        stream->low = low;
+        tune_low_mark(stream->fd_in, low);
+    }
+}
+
 /* Read and deliver until the stream is dry or the turn is over. False when
  * nothing more can come now. */
 static bool receive(struct stream *stream)
@@ -551,6 +547,7 @@ static void on_event(struct loop_watch *watch, uint32_t mask)
     }
     if ((mask & ~(uint32_t)EPOLLOUT) != 0 && !stream->dead) {
         (void)receive(stream);
+        set_low_mark(stream);
     }
     link_leave(link);
 }

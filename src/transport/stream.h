@@ -17,6 +17,8 @@
 #define STREAM_BULK (64u << 10)    /* payloads from here on are bulk */
 #define STREAM_PEEK 4096u          /* read ahead between bulk payloads */
 #define STREAM_TURN (4u << 20)     /* bytes read before others have a turn */
+#define STREAM_LOW (64 << 10)      /* of a bulk payload between hosts, worth a
+                                    * look; see tune_low_mark */
 #define STREAM_CREDIT_PART 4 /* of the window: owed bytes worth a frame */
 #define STREAM_GATHER_KEEP (1u << 20)   /* a larger gather buffer is freed */
 
@@ -47,6 +49,7 @@ struct stream {
     uint8_t *buffer;      /* STREAM_BUFFER */
     size_t start;
     size_t end;
+    int low;              /* the socket's low mark; 0: left alone */
     bool bulk;            /* the last payload was */
     bool inside;          /* header read, payload on its way */
     struct frame_header header;

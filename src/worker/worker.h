@@ -4,8 +4,8 @@
  * without threads: the session drives it, and so does the simulator.
  *
  * A block is idle -> queued (in its shard's sched) when it is released -> sent
- * -> idle when its answer is in. A lost link puts what was sent back into the queue; the shard
- * counts it once.
+ * -> idle when its answer is in. A lost link puts what was sent back into the
+ * queue; the shard counts it once.
  *
  * Everything runs under the owner's lock.
  */

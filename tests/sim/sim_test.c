@@ -76,6 +76,30 @@ static void every_answer_is_the_reference_to_the_bit(void **state)
     }
 }
 
+/* Tensors of many more blocks than a worker may be ahead, pushed by each rank
+ * in an order of its own: nobody waits for what another holds back. */
+static void large_tensors_in_any_order_are_all_answered(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        struct cluster_plan plan = plan_of(seed);
+        struct cluster_result result;
+
+        plan.workers = 2 + (uint32_t)(seed % 3);
+        plan.tensors = 3;
+        plan.tensor_max = 200000;
+        plan.steps = 2;
+        plan.spread = 0;
+        plan.faults.lose_link /= 4; /* per frame, and these are many */
+        cluster_run(&plan, &result);
+        if (result.wrong != 0 || result.hung ||
+            result.answers != plan.workers * plan.tensors * plan.steps) {
+            report(seed, &result);
+            fail_msg("seed %llu", (unsigned long long)seed);
+        }
+    }
+}
+
 static void the_same_seed_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -149,6 +173,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_answer_is_the_reference_to_the_bit),
+        cmocka_unit_test(large_tensors_in_any_order_are_all_answered),
         cmocka_unit_test(the_same_seed_gives_the_same_bits),
         cmocka_unit_test(a_death_is_told_to_every_survivor_and_nobody_hangs),
         cmocka_unit_test(a_different_model_ends_the_job_and_names_the_tensor),
