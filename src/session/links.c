@@ -143,6 +143,7 @@ psd_status links_open(struct psd_session *session)
     session->worker.done = session_done;
     session->worker.lost = on_lost;
     session->worker.incarnation = session->incarnation;
+    session->worker.paced = session->local_size != session->size;
     return session->has_shard ? open_shard(session) : PSD_OK;
 }
 

@@ -126,12 +126,13 @@ void worker_flush(struct worker *worker)
 
 /* ---- releasing ---------------------------------------------------------
  *
- * Links do not share a line fairly. If every block were queued at once, one
- * shard would hear from one rank long before the others, could not answer
- * yet, and at the end some lines would stand still while others carry what
- * was left behind. So a block waits until the answers have come near it; the
- * shards of a tensor then advance together. How far ahead of the answers may
- * be grows with what is left: far from the end it costs nothing.
+ * Links between hosts do not share a line fairly. If every block were queued
+ * at once, one shard would hear from one rank long before the others, could
+ * not answer yet, and at the end some lines would stand still while others
+ * carry what was left behind. So a block waits until the answers have come
+ * near it; the shards of a tensor then advance together. How far ahead of the
+ * answers a worker may be grows with what is left: far from the end it costs
+ * nothing. Within a host there is no line to share, and all go at once.
  *
  * Nobody waits for ever: every rank releases the blocks of a tensor in the
  * same order and no tensor waits for another. When all before some block are
@@ -159,7 +160,7 @@ static uint32_t released(const struct worker *worker,
     uint32_t part = flight->blocks_left / WORKER_AHEAD_PART;
 
     ahead = part > ahead ? part : ahead;
-    return ahead < flight->blocks_left
+    return worker->paced && ahead < flight->blocks_left
                ? tensor->block_count - flight->blocks_left + (uint32_t)ahead
                : tensor->block_count;
 }

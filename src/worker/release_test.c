@@ -60,6 +60,7 @@ static int set_up(void **state)
     assert_int_equal(worker_init(&scene->worker, &scene->model, 0, 2, SHARDS),
                      PSD_OK);
     assert_int_equal(worker_add(&scene->worker, &scene->flight), PSD_OK);
+    scene->worker.paced = true;
     scene->worker.user = scene;
     scene->worker.done = on_done;
     scene->worker.lost = on_lost;
@@ -120,6 +121,15 @@ static void a_part_of_a_large_tensor_goes_first(void **state)
                          i < BLOCKS / WORKER_AHEAD_PART ? WORKER_SENT
                                                         : WORKER_IDLE);
     }
+}
+
+static void within_a_host_all_blocks_go_at_once(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->worker.paced = false;
+    post(scene);
+    assert_int_equal(sent(scene), BLOCKS);
 }
 
 /* Whatever comes first, the worker is never further ahead than it may be,
@@ -198,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HERE(a_part_of_a_large_tensor_goes_first),
+        HERE(within_a_host_all_blocks_go_at_once),
         HERE(answers_in_any_order_release_the_rest),
         HERE(near_the_end_the_shards_stay_together),
         HERE(a_lost_link_gets_the_released_blocks_when_it_is_back),

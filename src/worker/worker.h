@@ -16,8 +16,8 @@
 #include "model/sched.h"
 #include "transport/transport.h"
 
-/* Blocks of one tensor that are queued or sent and not answered: so many per
- * shard, or this part of what is left. See pump.c. */
+/* Paced: blocks of one tensor that are queued or sent and not answered, so
+ * many per shard, or this part of what is left. See pump.c. */
 #define WORKER_AHEAD 6
 #define WORKER_AHEAD_PART 4
 
@@ -66,6 +66,7 @@ struct worker {
     uint8_t *state;         /* by block */
     uint32_t state_count;
     uint32_t generation;    /* of join */
+    bool paced;             /* between hosts; the owner's to set */
     bool joining;
     uint64_t past_sent;     /* bytes over links that are gone */
     uint64_t past_received;

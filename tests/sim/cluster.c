@@ -433,6 +433,7 @@ static void make_worker(struct sim *sim, uint32_t rank)
     PSD_ASSERT(model_add(&me->model, &sim->table) == 0);
     PSD_ASSERT(worker_init(&me->worker, &me->model, rank, sim->plan->workers,
                            sim->plan->shards) == 0);
+    me->worker.paced = sim->plan->seed % 4 != 0;
     me->worker.user = me;
     me->worker.done = on_done;
     me->worker.lost = on_lost;
