@@ -11,6 +11,7 @@ that the formula asks for: 2 N (P1 + P2 - 2) / P2 for each host. Writes
 CLUSTER.md beside this file. Root only; where it cannot run it says why.
 """
 import argparse
+import glob
 import json
 import os
 import statistics
@@ -40,14 +41,14 @@ def run_psd(cluster, options, folder):
     after = cluster.counters("node1")
     if done.returncode != 0:
         sys.exit("cluster.py: psd_run: " + done.stderr)
-    moved = [b - a for a, b in zip(totals(before), totals(after))]
-    return [json.loads(x) for x in done.stdout.splitlines()], moved
-
-
-def totals(counters):
-    """Sent and received, whatever the counters are called."""
-    values = counters.values() if isinstance(counters, dict) else counters
-    return [int(x) for x in list(values)[:2]]
+    report = max(glob.glob(folder + "/poseidon_log_*/report.json"),
+                 key=os.path.getmtime)
+    with open(report, encoding="utf-8") as file:
+        figures = json.load(file)["figures"]
+    moved = sum(after[x] - before[x] for x in ("sent", "received"))
+    return [json.loads(x) for x in done.stdout.splitlines()], {
+        "own": figures["wire_bytes"] / figures["exchanged_bytes"],
+        "interface": moved / (figures["wire_bytes"] / HOSTS)}
 
 
 def run_gloo(cluster, options):
@@ -109,7 +110,14 @@ def write(options, rounds):
             cell([b["ms"] / a["ms"] for a, b in zip(ours, gloo)], "%.3f"),
             cell([x["cpu_s_per_GB"] for x in ours], "%.2f"),
             cell([x["cpu_s_per_GB"] for x in gloo], "%.2f")))
-    lines += ["", "## Commands", "",
+    formula = 2 * (HOSTS + HOSTS - 2) / HOSTS
+    lines += ["", "Payload that a worker sent and received over sockets, by its "
+              "own counters, for each byte exchanged: %s; the formula, 2 (P1 + "
+              "P2 - 2) / P2, says %g. What the interface of one host counted, "
+              "headers and all, for each byte of that payload: %s." % (
+                  cell([r[2]["own"] for r in rounds]), formula,
+                  cell([r[2]["interface"] for r in rounds])),
+              "", "## Commands", "",
               "    bench/cluster.py --build build --python PYTHON --rounds %d "
               "--rate %s" % (options.rounds, options.rate),
               "    psd_run -q -c cluster.json -- psd bench allreduce --json "

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Build the peers' loops and measure everything side by side: allreduce on this
-# machine (RESULTS.md; the arguments go to peers.py, --help lists them) and how
-# long a launcher takes (START.md; bench/empty.c is its program).
+# machine (RESULTS.md; the arguments go to peers.py, --help lists them), how
+# long a launcher takes (START.md; bench/empty.c is its program), and allreduce
+# over several hosts (CLUSTER.md).
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
@@ -10,3 +11,4 @@ mkdir -p "$build"
 mpicc -O3 -Wall -Wextra -Werror bench/mpi_allreduce.c -o "$build/mpi_allreduce"
 python3 bench/peers.py --build "$PWD/$build" --python "$python" "$@"
 python3 bench/start.py --build "$PWD/$build" --python "$python"
+python3 bench/cluster.py --build "$PWD/$build" --python "$python"

@@ -247,6 +247,18 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* What "auto" has become: shared memory on one host, tcp between hosts. */
+static const char *transport_of(const struct bench *bench)
+{
+    const char *here = getenv("PSD_LOCAL_SIZE");
+
+    if (strcmp(bench->job.transport, "auto") != 0) {
+        return bench->job.transport;
+    }
+    return here == NULL || strtoul(here, NULL, 10) == bench->workers ? "shm"
+                                                                     : "tcp";
+}
+
 static void print_line(const struct bench *bench,
                        const struct bench_line *line)
 {
@@ -270,7 +282,7 @@ static void print_line(const struct bench *bench,
                "%.6f, \"ms_p99\": %.6f, \"busbw_GBps\": %.4f, "
                "\"cpu_s_per_GB\": %.4f, \"identical\": %s}\n",
                bench->size, settings->tensors, bench->workers,
-               bench->servers, bench->job.transport, settings->memory,
+               bench->servers, transport_of(bench), settings->memory,
                bench->job.digest, line->runs, ms, median, p99, busbw, cpu,
                line->wrong == 0 ? "true" : "false");
     } else {
@@ -286,7 +298,7 @@ static void print_head(const struct bench *bench)
     if (bench->rank == 0 && !bench->settings->json) {
         printf("allreduce: %u workers, transport %s, memory %s, digest %s, "
                "%" PRIu64 " tensors a run\n", bench->workers,
-               bench->job.transport, bench->settings->memory,
+               transport_of(bench), bench->settings->memory,
                bench->job.digest, bench->settings->tensors);
         printf("%11s %8s %10s %10s %10s %8s %9s  %s\n", "bytes", "runs", "ms",
                "median", "p99", "GB/s", "cpu s/GB", "identical");
