@@ -27,7 +27,7 @@ help: # this list
 demo: all # train digits alone and with 4 workers, and compare
 	@examples/demo.sh $(BUILD)
 
-test: # all tests, on gcc and clang, with sanitizers (under 10 minutes)
+test: # all tests, on gcc and clang, with sanitizers (15 minutes)
 	@tools/setup.sh test
 	@python3 tests/run
 
