@@ -67,9 +67,7 @@ static void mean_of(struct table *table)
     volatile double total = 0;
 
     for (uint32_t r = 0; r < RANKS; r++) {
-        if (table->round.rank[r].data != NULL) {
-            total = total + table->round.rank[r].weight;
-        }
+        total = total + table->round.rank[r].weight;
     }
     for (uint32_t i = 0; i < COUNT; i++) {
         volatile float sum = 0;
@@ -258,12 +256,67 @@ static void ops_that_disagree_change_nothing_and_are_told(void **state)
     reduce_run(&table->round);
     assert_untouched(table);
     assert_int_equal(table->round.flags, FRAME_FLAG_DISAGREE);
-    /* Who is absent has no say. */
+    /* Zeros that are not sent have a say, who is absent has none. */
     table->round.rank[2].data = NULL;
+    reduce_run(&table->round);
+    assert_untouched(table);
+    assert_int_equal(table->round.flags, FRAME_FLAG_DISAGREE);
+    table->round.rank[2].weight = 0;
     mean_of(table);
     reduce_run(&table->round);
     assert_outputs(table);
     assert_int_equal(table->round.flags, 0);
+}
+
+static void zeros_that_are_not_sent_count_in_the_mean(void **state)
+{
+    struct table *table = *state;
+
+    table->round.rank[1].data = NULL;
+    table->round.rank[1].weight = 5;
+    table->round.rank[3] = (struct reduce_rank){ .data = NULL };
+    mean_of(table);
+    reduce_run(&table->round);
+    assert_outputs(table);
+    assert_int_equal(table->round.flags, 0);
+    assert_int_equal(table->round.contributors, 3);
+    /* Data of no weight beside them: zeros, which somebody gave. */
+    table->round.rank[0].weight = 0;
+    table->round.rank[2].weight = 0;
+    memset(table->wanted, 0, sizeof(table->wanted));
+    reduce_run(&table->round);
+    assert_outputs(table);
+    assert_int_equal(table->round.flags, 0);
+    assert_int_equal(table->round.contributors, 1);
+}
+
+static void zeros_from_everybody_are_nobody(void **state)
+{
+    struct table *table = *state;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].data = NULL;
+    }
+    reduce_run(&table->round);
+    assert_untouched(table);
+    assert_int_equal(table->round.flags, FRAME_FLAG_NOBODY);
+    assert_int_equal(table->round.contributors, 0);
+}
+
+static void zeros_that_are_not_sent_add_nothing_to_a_sum(void **state)
+{
+    struct table *table = *state;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = PSD_OP_SUM;
+        if (r > 0) {
+            table->round.rank[r].data = NULL;
+        }
+    }
+    memcpy(table->wanted, table->data[0], sizeof(table->wanted));
+    reduce_run(&table->round);
+    assert_outputs(table);
+    assert_int_equal(table->round.contributors, RANKS);
 }
 
 static void max_looks_at_everybody_whatever_the_weight(void **state)
@@ -296,6 +349,7 @@ static void a_broadcast_gives_everybody_the_bits_of_the_root(void **state)
         table->round.rank[r].op = WIRE_OP_COPY;
         if (r != 2) {
             table->round.rank[r].data = NULL;
+            table->round.rank[r].weight = 0;
         }
     }
     table->round.output[2] = table->data[2]; /* the root's own memory */
@@ -467,6 +521,28 @@ static void a_step_without_weight_or_data_leaves_the_value(void **state)
     mem_free(table->round.value);
 }
 
+static void zeros_move_a_value_that_has_momentum(void **state)
+{
+    struct table *table = *state;
+
+    store_open(table, "momentum");
+    table->tensor.rate = 0.5;
+    table->tensor.momentum = 0.5;
+    reduce_run(&table->round);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        float speed = 0.5f * table->round.value[COUNT + i];
+
+        table->wanted[i] = table->round.value[i] - 0.5f * speed;
+    }
+    table->round.rank[0].weight = 0;
+    for (uint32_t r = 1; r < RANKS; r++) {
+        table->round.rank[r].data = NULL;
+    }
+    reduce_run(&table->round);
+    assert_outputs(table);
+    mem_free(table->round.value);
+}
+
 /* ---- the rest ----------------------------------------------------------- */
 
 static void ops_fit_types_and_kinds(void **state)
@@ -494,6 +570,9 @@ static void ops_fit_types_and_kinds(void **state)
 
         for (unsigned op = 0; op < 8; op++) {
             assert_int_equal(reduce_op_fits(&tensor, op), rows[i].fits[op]);
+            assert_int_equal(reduce_zeros_fit(&tensor, op),
+                             rows[i].fits[op] && op <= PSD_OP_OR &&
+                                 op != PSD_OP_MAX);
         }
         assert_false(reduce_op_fits(&tensor, 255));
     }
@@ -529,6 +608,10 @@ int main(void)
         HERE(all_weights_zero_give_zeros_and_a_flag),
         HERE(nobody_leaves_the_outputs_untouched_and_a_flag),
         HERE(the_absent_get_the_mean_of_the_others),
+        HERE(zeros_that_are_not_sent_count_in_the_mean),
+        HERE(zeros_from_everybody_are_nobody),
+        HERE(zeros_that_are_not_sent_add_nothing_to_a_sum),
+        HERE(zeros_move_a_value_that_has_momentum),
         HERE(ops_that_disagree_change_nothing_and_are_told),
         HERE(max_looks_at_everybody_whatever_the_weight),
         HERE(a_broadcast_gives_everybody_the_bits_of_the_root),
