@@ -467,6 +467,103 @@ static void a_step_without_weight_or_data_leaves_the_value(void **state)
     mem_free(table->round.value);
 }
 
+/* ---- not finite --------------------------------------------------------- */
+
+static void the_first_rank_that_is_not_finite_is_named(void **state)
+{
+    struct table *table = *state;
+    struct reduce_rank *rank = table->round.rank;
+
+    for (uint32_t r = 0; r < RANKS; r++) { /* in place */
+        table->round.output[r] = table->data[r];
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    table->data[1][COUNT - 1] = -INFINITY;
+    table->data[3][0] = NAN;
+    rank[0].data = NULL; /* who is absent does not shift the others */
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 1 + 1);
+    assert_int_equal(table->round.flags, 0);
+    reduce_run(&table->round); /* all have the sum now */
+    assert_int_equal(table->round.bad, 1 + 1);
+    rank[1].weight = 0; /* is not looked at */
+    table->data[2][0] = 1;
+    table->data[2][COUNT - 1] = 1;
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 3 + 1);
+}
+
+static void a_sum_that_overflows_is_no_ranks_fault(void **state)
+{
+    struct table *table = *state;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = PSD_OP_SUM;
+        table->data[r][7] = 3e38f;
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, RANKS + 1);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = PSD_OP_MEAN;
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+}
+
+static void only_sums_are_looked_at(void **state)
+{
+    struct table *table = *state;
+
+    table->data[2][1] = NAN;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = PSD_OP_MAX;
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = WIRE_OP_COPY;
+        table->round.rank[r].data = r == 2 ? table->data[2] : NULL;
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    table->round.rank[2].weight = 0;
+    table->round.rank[2].op = PSD_OP_MEAN;
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    assert_int_equal(table->round.flags, FRAME_FLAG_NOWEIGHT);
+}
+
+static void what_is_applied_to_a_stored_value_is_looked_at(void **state)
+{
+    struct table *table = *state;
+
+    table->tensor.kind = PSD_KIND_STORE;
+    snprintf(table->tensor.optim, sizeof(table->tensor.optim), "add");
+    table->round.value = mem_zalloc(sizeof(table->data[0]));
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    table->data[3][0] = NAN;
+    table->data[1][COUNT - 1] = INFINITY; /* in the last chunk */
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 1 + 1);
+    table->data[3][0] = 1;
+    table->data[1][COUNT - 1] = 1;
+    reduce_run(&table->round); /* the value is a NaN for ever */
+    assert_int_equal(table->round.bad, 0);
+    mem_free(table->round.value);
+}
+
+static void of_several_blocks_the_lowest_rank_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(reduce_first_bad(0, 0), 0);
+    assert_int_equal(reduce_first_bad(0, 5), 5);
+    assert_int_equal(reduce_first_bad(5, 0), 5);
+    assert_int_equal(reduce_first_bad(5, 2), 2);
+    assert_int_equal(reduce_first_bad(2, 5), 2);
+}
+
 /* ---- the rest ----------------------------------------------------------- */
 
 static void ops_fit_types_and_kinds(void **state)
@@ -538,6 +635,11 @@ int main(void)
         HERE(momentum_follows_its_reference_for_20_steps),
         HERE(a_broadcast_sets_the_value_that_is_owned),
         HERE(a_step_without_weight_or_data_leaves_the_value),
+        HERE(the_first_rank_that_is_not_finite_is_named),
+        HERE(a_sum_that_overflows_is_no_ranks_fault),
+        HERE(only_sums_are_looked_at),
+        HERE(what_is_applied_to_a_stored_value_is_looked_at),
+        cmocka_unit_test(of_several_blocks_the_lowest_rank_counts),
         cmocka_unit_test(ops_fit_types_and_kinds),
         cmocka_unit_test(out_of_memory_is_told_and_leaves_nothing),
     };
