@@ -184,6 +184,37 @@ static void a_stored_value_moves_from_step_to_step(void **state)
     }
 }
 
+/* The answer names the first rank; so does one that is sent again. The next
+ * round is clean. */
+static void who_was_not_finite_is_in_every_answer(void **state)
+{
+    struct bench *bench = *state;
+    struct frame_header header = push_header(bench, WEIGHT, 0);
+
+    bench->data[1][3] = NAN;
+    bench->data[2][0] = INFINITY;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        push(bench, r, WEIGHT, 0);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_int_equal(sent_to(bench, r)->header.ranks, 1 + 1);
+        assert_int_equal(sent_to(bench, r)->header.flags, 0);
+    }
+    forget(bench);
+    assert_int_equal(arrive(bench, 2, &header, bench->data[2]), PSD_OK);
+    assert_int_equal(sent_to(bench, 2)->header.ranks, 1 + 1);
+    forget(bench);
+    bench->data[1][3] = 1;
+    bench->data[2][0] = 1;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        push(bench, r, WEIGHT, 1);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_mean(bench, r, WEIGHT, 1, RANKS);
+        assert_int_equal(sent_to(bench, r)->header.ranks, 0);
+    }
+}
+
 /* ---- fences ------------------------------------------------------------- */
 
 static void assert_no_trace(struct bench *bench, const struct psd_tally *was)
@@ -557,6 +588,7 @@ int main(void)
         HERE(zeros_that_are_not_sent_count_in_the_mean),
         HERE(a_gather_is_answered_in_rank_order),
         HERE(a_stored_value_moves_from_step_to_step),
+        HERE(who_was_not_finite_is_in_every_answer),
         HERE(another_epoch_or_incarnation_is_refused),
         HERE(a_step_too_early_is_never_counted),
         HERE(a_newer_link_of_a_rank_replaces_the_older),

@@ -59,6 +59,28 @@ static void an_answer_is_placed_and_the_last_one_ends_the_flight(void **state)
     }
 }
 
+static void of_the_answers_blocks_the_lowest_bad_rank_is_kept(void **state)
+{
+    static const uint16_t said[][SHARDS] = { { 0, 0 }, { 2, RANKS + 1 },
+                                             { RANKS + 1, 0 }, { 3, 2 } };
+    static const uint32_t wanted[] = { 0, 2, RANKS + 1, 2 };
+    struct bench *bench = *state;
+
+    for (uint64_t step = 0; step < CLAIM_COUNT(wanted); step++) {
+        bench->flights[LARGE].step = step;
+        bench->flights[LARGE].bad = 0;
+        post(bench, LARGE);
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            struct frame_header header =
+                answer_header(bench, block_of(bench, LARGE, s), step);
+
+            header.ranks = said[step][s];
+            assert_int_equal(arrive(bench, s, &header, 0), PSD_OK);
+        }
+        assert_int_equal(bench->flights[LARGE].bad, wanted[step]);
+    }
+}
+
 static void the_urgent_overtakes_and_equals_keep_their_order(void **state)
 {
     struct bench *bench = *state;
@@ -327,6 +349,9 @@ static void a_malformed_answer_is_refused_and_changes_nothing(void **state)
     refuse(bench, 0, bad);
     bad.flags = FRAME_FLAG_INPLACE; /* nothing is mapped */
     refuse(bench, 0, bad);
+    bad = good; /* a rank that is none is called not finite */
+    bad.ranks = RANKS + 2;
+    refuse(bench, 0, bad);
     for (size_t i = 0; i < CLAIM_COUNT(types); i++) {
         bad = good;
         bad.type = types[i];
@@ -439,6 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         HERE(every_block_goes_to_its_shard_with_its_bytes),
         HERE(an_answer_is_placed_and_the_last_one_ends_the_flight),
+        HERE(of_the_answers_blocks_the_lowest_bad_rank_is_kept),
         HERE(the_urgent_overtakes_and_equals_keep_their_order),
         HERE(an_absent_push_has_no_payload_but_gets_the_answer),
         HERE(zeros_are_not_sent_but_their_weight_is),
