@@ -74,6 +74,7 @@ psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
 static void slot_destroy(struct step_slot *slot)
 {
     if (slot != NULL) {
+        sparse_destroy(slot->rows);
         mem_free(slot->scratch);
         mem_free(slot->name);
         mem_free(slot);
@@ -91,6 +92,8 @@ void psd_step_close(struct psd_step *step)
     mem_free(step->slots);
     mem_free(step->used);
     mem_free(step->header);
+    mem_free(step->counts);
+    mem_free(step->weights);
     pthread_mutex_destroy(&step->lock);
     mem_free(step);
 }
@@ -313,6 +316,7 @@ psd_status step_wait(struct psd_step *step, struct step_slot *slot)
 
     if (status == PSD_OK) {
         slot->part = SLOT_DONE;
+        slot->bad = result.bad != 0 ? result.bad : slot->bad;
         slot->outcome = result.nobody != 0 ? PSD_STEP_NOBODY : PSD_STEP_DENSE;
     }
     return status;
@@ -328,9 +332,8 @@ static void answer_alone(struct step_slot *slot, double weight)
     slot->outcome = PSD_STEP_DENSE;
 }
 
-/* May this slot be given now? Under lock. */
-static psd_status slot_take(struct psd_step *step, uint32_t id,
-                            const void *data, const char **why_p)
+psd_status step_take(struct psd_step *step, uint32_t id, const void *data,
+                     const char **why_p)
 {
     if (step->failed != PSD_OK) {
         return step->failed;
@@ -343,8 +346,8 @@ static psd_status slot_take(struct psd_step *step, uint32_t id,
     return *why_p == NULL ? PSD_OK : PSD_EINVAL;
 }
 
-static psd_status slot_refuse(struct psd_step *step, uint32_t id,
-                              psd_status status, const char *why)
+psd_status step_refuse_slot(struct psd_step *step, uint32_t id,
+                            psd_status status, const char *why)
 {
     if (why != NULL) {
         step_refuse(step, "slot %" PRIu32 " (%s): %s", id,
@@ -360,7 +363,7 @@ psd_status psd_step_push(struct psd_step *step, uint32_t id, void *data)
     psd_status status;
 
     pthread_mutex_lock(&step->lock);
-    status = slot_take(step, id, data, &why);
+    status = step_take(step, id, data, &why);
     if (status == PSD_OK && step->stage != STEP_OPEN) {
         why = "there is no pass: psd_step_begin comes first";
         status = PSD_EINVAL;
@@ -376,7 +379,7 @@ psd_status psd_step_push(struct psd_step *step, uint32_t id, void *data)
     }
     pthread_mutex_unlock(&step->lock);
     if (status != PSD_OK) {
-        return slot_refuse(step, id, status, why);
+        return step_refuse_slot(step, id, status, why);
     }
     if (step->alone) {
         answer_alone(slot, step->weight);
@@ -425,7 +428,7 @@ psd_status psd_step_room(struct psd_step *step, uint32_t id, void *out)
     psd_status status;
 
     pthread_mutex_lock(&step->lock);
-    status = slot_take(step, id, out, &why);
+    status = step_take(step, id, out, &why);
     if (status == PSD_OK && !step_owes(step, id)) {
         why = "no room is needed: psd_step_missing says which slots";
         status = PSD_EINVAL;
@@ -436,7 +439,7 @@ psd_status psd_step_room(struct psd_step *step, uint32_t id, void *out)
     }
     pthread_mutex_unlock(&step->lock);
     if (status != PSD_OK) {
-        return slot_refuse(step, id, status, why);
+        return step_refuse_slot(step, id, status, why);
     }
     return step_check(
         step, step_send(step, step->slots[id], false, step->weight, step->op));
@@ -483,7 +486,7 @@ static psd_status now_check(struct psd_step *step, uint32_t id,
         *why_p = "it needs data, and psd_step_start or psd_step_finish "
                  "first, which register the slot";
     } else if (step->stage == STEP_OPEN) {
-        return slot_take(step, id, data, why_p);
+        return step_take(step, id, data, why_p);
     } else if (step->stage == STEP_LATE) {
         *why_p = "psd_step_finish is not done";
     }
@@ -508,7 +511,7 @@ psd_status psd_step_now(struct psd_step *step, uint32_t id, void *data,
     }
     pthread_mutex_unlock(&step->lock);
     if (status != PSD_OK) {
-        return slot_refuse(step, id, status, why);
+        return step_refuse_slot(step, id, status, why);
     }
     if (step->alone) {
         answer_alone(slot, weight);
