@@ -172,7 +172,7 @@ psd_status psd_step_finish(struct psd_step *step, uint64_t flag,
                            uint64_t *flags_p)
 {
     uint64_t begin = clock_ns();
-    psd_status status = step->failed;
+    psd_status status = step_failed(step);
 
     if (status != PSD_OK) {
         return status;

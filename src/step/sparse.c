@@ -218,10 +218,14 @@ static psd_status counts_reserve(struct psd_step *step, uint32_t count)
     }
     mem_free(step->counts);
     mem_free(step->weights);
+    mem_free(step->weight_counts);
     step->counts =
         mem_zalloc_array((size_t)room * COUNT_WORDS, sizeof(*step->counts));
     step->weights = mem_zalloc_array(step->size, sizeof(*step->weights));
-    if (step->counts == NULL || step->weights == NULL) {
+    step->weight_counts =
+        mem_zalloc_array(step->size, sizeof(*step->weight_counts));
+    if (step->counts == NULL || step->weights == NULL ||
+        step->weight_counts == NULL) {
         return step_fail(step, PSD_ENOMEM, "no memory for sparse gradients");
     }
     snprintf(name, sizeof(name), "step/rows/%" PRIu32, room);
@@ -261,29 +265,23 @@ static psd_status counts_exchange(struct psd_step *step)
 {
     struct psd_push_args args = {
         .data = step->counts, .weight = 1, .op = PSD_OP_MAX};
-    uint64_t *counts = mem_zalloc_array(step->size, sizeof(*counts));
     psd_ticket counts_ticket = {0};
     psd_ticket weights_ticket = {0};
     psd_status status;
 
-    if (counts == NULL) {
-        return step_fail(step, PSD_ENOMEM, "no memory for sparse gradients");
-    }
     counts_fill(step);
     status =
         psd_push(step->session, step->counts_tensor, &args, &counts_ticket);
     if (status == PSD_OK) {
-        status = psd_gather(step->session, step->weights_tensor, &step->weight,
-                            1, step->weights, counts, &weights_ticket);
+        status =
+            psd_gather(step->session, step->weights_tensor, &step->weight, 1,
+                       step->weights, step->weight_counts, &weights_ticket);
     }
     if (status == PSD_OK) {
         status = psd_wait(step->session, counts_ticket, NULL);
     }
     if (status == PSD_OK) {
         status = psd_wait(step->session, weights_ticket, NULL);
-    }
-    if (status >= 0) { /* otherwise the session may still write there */
-        mem_free(counts);
     }
     return step_check(step, status);
 }

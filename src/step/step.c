@@ -39,10 +39,16 @@ psd_status step_fail(struct psd_step *step, psd_status status,
     pthread_mutex_lock(&step->session->lock);
     status = session_fail(step->session, status, "%s", text);
     pthread_mutex_unlock(&step->session->lock);
-    pthread_mutex_lock(&step->lock);
-    step->failed = status;
-    pthread_mutex_unlock(&step->lock);
+    atomic_store(&step->failed, (int)status);
     return status;
+}
+
+psd_status step_failed(const struct psd_step *step)
+{
+    int failed = atomic_load(&step->failed);
+
+    return (psd_status)(failed != 0 ? failed
+                                    : atomic_load(&step->session->failed));
 }
 
 psd_status step_check(struct psd_step *step, psd_status status)
@@ -81,9 +87,19 @@ static void slot_destroy(struct step_slot *slot)
     }
 }
 
+/* Steps that ended with something in flight: their session may still write to
+ * their memory, so it stays. */
+static struct psd_step *_Atomic given_up;
+
 void psd_step_close(struct psd_step *step)
 {
     if (step == NULL) {
+        return;
+    }
+    if (atomic_load(&step->failed) != 0 || step->stage != STEP_IDLE) {
+        step->next = atomic_load(&given_up);
+        while (!atomic_compare_exchange_weak(&given_up, &step->next, step)) {
+        }
         return;
     }
     for (uint32_t i = 0; i < step->count; i++) {
@@ -94,6 +110,8 @@ void psd_step_close(struct psd_step *step)
     mem_free(step->header);
     mem_free(step->counts);
     mem_free(step->weights);
+    mem_free(step->weight_counts);
+    mem_free(step->bits);
     pthread_mutex_destroy(&step->lock);
     mem_free(step);
 }
@@ -217,7 +235,7 @@ static psd_status slots_reserve(struct psd_step *step, uint32_t count)
 psd_status psd_step_add(struct psd_step *step, const struct psd_slot *slots,
                         uint32_t count, uint32_t *first_p)
 {
-    psd_status status = step->failed;
+    psd_status status = step_failed(step);
     uint32_t made = 0;
 
     for (uint32_t i = 0; i < count && status == PSD_OK; i++) {
@@ -257,8 +275,10 @@ psd_status psd_step_add(struct psd_step *step, const struct psd_slot *slots,
 
 psd_status psd_step_begin(struct psd_step *step, double weight, psd_op op)
 {
-    if (step->failed != PSD_OK) {
-        return step->failed;
+    psd_status status = step_failed(step);
+
+    if (status != PSD_OK) {
+        return status;
     }
     if (step->stage != STEP_IDLE) {
         return step_refuse(step, "a pass is open: psd_step_finish ends it");
@@ -335,8 +355,10 @@ static void answer_alone(struct step_slot *slot, double weight)
 psd_status step_take(struct psd_step *step, uint32_t id, const void *data,
                      const char **why_p)
 {
-    if (step->failed != PSD_OK) {
-        return step->failed;
+    psd_status status = step_failed(step);
+
+    if (status != PSD_OK) {
+        return status;
     }
     if (id >= step->count || data == NULL) {
         *why_p = "a push needs a slot that was added, and data";
@@ -474,7 +496,7 @@ static psd_status now_check(struct psd_step *step, uint32_t id,
                             const void *data, double weight, psd_op op,
                             const char **why_p)
 {
-    psd_status status = step->failed;
+    psd_status status = step_failed(step);
 
     if (status != PSD_OK) {
         return status;
@@ -530,7 +552,7 @@ psd_status psd_step_now(struct psd_step *step, uint32_t id, void *data,
 psd_status psd_step_audit(struct psd_step *step, const void *const *data,
                           const uint64_t *size, uint32_t count)
 {
-    psd_status status = step->failed;
+    psd_status status = step_failed(step);
 
     for (uint32_t i = 0; i < count && i < step->registered && status == PSD_OK;
          i++) {

@@ -60,7 +60,8 @@ struct psd_step {
     uint32_t rank;
     bool alone;
     pthread_mutex_t lock;
-    psd_status failed;
+    _Atomic int failed;    /* psd_status; 0: fine */
+    struct psd_step *next; /* among those given up */
 
     struct step_slot **slots;
     uint64_t *used; /* by slot, see agree.h */
@@ -78,17 +79,21 @@ struct psd_step {
     uint32_t capacity; /* slots of the header; 0: not registered */
     psd_tensor header_tensor;
     psd_tensor bits_tensor;
+    char *bits; /* while a start goes on */
 
     psd_tensor counts_tensor; /* sparse.c: how many rows everybody has */
     psd_tensor weights_tensor;
     uint32_t counts_room; /* sparse slots; 0: not registered */
     int64_t *counts;
     double *weights; /* by rank */
+    uint64_t *weight_counts;
 
     uint64_t exposed_ns;
 };
 
 /* step.c */
+/* The first failure, also one that the session knows of; or PSD_OK. */
+psd_status step_failed(const struct psd_step *step);
 /* A caller's mistake: sets the sentence. */
 psd_status step_refuse(struct psd_step *step, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
