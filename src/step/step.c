@@ -61,6 +61,15 @@ psd_status step_check(struct psd_step *step, psd_status status)
 
 /* ---- slots ------------------------------------------------------------- */
 
+/* Is it wanted that a gradient which is not finite is seen (--nan)? Then even
+ * a job of one sums. */
+static bool looks_for_nan(void)
+{
+    const char *nan = getenv("PSD_NAN");
+
+    return nan != NULL && strcmp(nan, "allow") != 0;
+}
+
 psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
 {
     struct psd_step *step = mem_zalloc(sizeof(*step));
@@ -71,7 +80,7 @@ psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
     step->session = session;
     step->size = psd_size(session);
     step->rank = psd_rank(session);
-    step->alone = step->size == 1;
+    step->alone = step->size == 1 && !looks_for_nan();
     pthread_mutex_init(&step->lock, NULL);
     *step_p = step;
     return PSD_OK;
@@ -342,14 +351,17 @@ psd_status step_wait(struct psd_step *step, struct step_slot *slot)
     return status;
 }
 
-/* Alone the answer is the input; without samples it is zeros. */
+/* Alone the answer is the input; without samples it is zeros, and a buffer
+ * stays as it is. */
 static void answer_alone(struct step_slot *slot, double weight)
 {
     if (weight == 0 && slot->kind == PSD_SLOT_GRADIENT) {
         memset(slot->data, 0, slot->size);
     }
     slot->part = SLOT_DONE;
-    slot->outcome = PSD_STEP_DENSE;
+    slot->outcome = weight == 0 && slot->kind == PSD_SLOT_BUFFER
+                        ? PSD_STEP_NOBODY
+                        : PSD_STEP_DENSE;
 }
 
 psd_status step_take(struct psd_step *step, uint32_t id, const void *data,

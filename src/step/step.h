@@ -58,7 +58,7 @@ struct psd_step {
     struct psd_session *session;
     uint32_t size;
     uint32_t rank;
-    bool alone;
+    bool alone; /* nothing is sent, nobody looks */
     pthread_mutex_t lock;
     _Atomic int failed;    /* psd_status; 0: fine */
     struct psd_step *next; /* among those given up */

@@ -147,21 +147,12 @@ static void check_slot(uint32_t pass, uint32_t slot)
 {
     int any = used_by_any(pass, slot);
 
-    /* Alone, a slot is what this worker made of it. */
-    if (size == 1 && !uses(0, pass, slot)) {
-        any = 0;
-    } else if (size == 1 && slot == BUFFER) {
-        any = 1;
-    }
     CHECK(psd_step_outcome(step, slot) ==
           (any ? PSD_STEP_DENSE : PSD_STEP_NOBODY));
     for (size_t i = 0; i < counts[slot]; i++) {
         float right =
             any ? expected(pass, slot, i) : value(rank, pass, slot, i);
 
-        if (size == 1 && slot == BUFFER) {
-            right = value(rank, pass, slot, i);
-        }
         CHECK(memcmp(&data[slot][i], &right, sizeof(right)) == 0);
     }
 }
@@ -354,7 +345,7 @@ static void bad(void)
         CHECK(psd_step_push(step, 1, x[1]) == PSD_OK);
         CHECK(psd_step_push_sparse(step, 2, rows, 2, 1, x[2], 3) == PSD_OK);
         CHECK(psd_step_finish(step, 0, NULL) == PSD_OK);
-        if (size == 1 || pass % 3 == 0) {
+        if ((size == 1 && getenv("PSD_NAN") == NULL) || pass % 3 == 0) {
             CHECK(psd_step_bad(step, &slot, &who) == 0);
         } else {
             CHECK(psd_step_bad(step, &slot, &who) == 1);
