@@ -208,15 +208,15 @@ static void check_mean(struct seat *seat, const struct round *round,
     uint32_t contributors = 0;
 
     for (uint32_t r = 0; r < seat->plan->ranks; r++) {
-        if (round->takes_part[r] &&
-            !is_absent(r, round->tensor, round->step)) {
+        if (round->takes_part[r]) { /* absent: zeros, by its weight */
             double n = weight_of(r, round->tensor, round->step);
 
-            any = true;
+            any = any || !is_absent(r, round->tensor, round->step);
             total += n;
             contributors += n > 0;
         }
     }
+    contributors = any ? contributors : 0;
     check(seat, ((flight->flags & FRAME_FLAG_NOBODY) != 0) == !any, "nobody");
     check(seat, ((flight->flags & FRAME_FLAG_NOWEIGHT) != 0) ==
                     (any && contributors == 0), "no weight");
@@ -422,7 +422,7 @@ static void store_script(struct seat *seat)
         value[i] = element(99, STORE, 0, i);
         data[i] = root ? value[i] : 0;
     }
-    launch(seat, STORE, root ? (char *)data : NULL, (char *)data, 1,
+    launch(seat, STORE, root ? (char *)data : NULL, (char *)data, root,
            WIRE_OP_COPY);
     await(seat, STORE);
     check(seat, memcmp(data, value, counts[STORE] * 4) == 0, "broadcast");

@@ -67,9 +67,7 @@ static void mean_of(struct table *table)
     volatile double total = 0;
 
     for (uint32_t r = 0; r < RANKS; r++) {
-        if (table->round.rank[r].data != NULL) {
-            total = total + table->round.rank[r].weight;
-        }
+        total = total + table->round.rank[r].weight;
     }
     for (uint32_t i = 0; i < COUNT; i++) {
         volatile float sum = 0;
@@ -258,12 +256,67 @@ static void ops_that_disagree_change_nothing_and_are_told(void **state)
     reduce_run(&table->round);
     assert_untouched(table);
     assert_int_equal(table->round.flags, FRAME_FLAG_DISAGREE);
-    /* Who is absent has no say. */
+    /* Zeros that are not sent have a say, who is absent has none. */
     table->round.rank[2].data = NULL;
+    reduce_run(&table->round);
+    assert_untouched(table);
+    assert_int_equal(table->round.flags, FRAME_FLAG_DISAGREE);
+    table->round.rank[2].weight = 0;
     mean_of(table);
     reduce_run(&table->round);
     assert_outputs(table);
     assert_int_equal(table->round.flags, 0);
+}
+
+static void zeros_that_are_not_sent_count_in_the_mean(void **state)
+{
+    struct table *table = *state;
+
+    table->round.rank[1].data = NULL;
+    table->round.rank[1].weight = 5;
+    table->round.rank[3] = (struct reduce_rank){ .data = NULL };
+    mean_of(table);
+    reduce_run(&table->round);
+    assert_outputs(table);
+    assert_int_equal(table->round.flags, 0);
+    assert_int_equal(table->round.contributors, 3);
+    /* Data of no weight beside them: zeros, which somebody gave. */
+    table->round.rank[0].weight = 0;
+    table->round.rank[2].weight = 0;
+    memset(table->wanted, 0, sizeof(table->wanted));
+    reduce_run(&table->round);
+    assert_outputs(table);
+    assert_int_equal(table->round.flags, 0);
+    assert_int_equal(table->round.contributors, 1);
+}
+
+static void zeros_from_everybody_are_nobody(void **state)
+{
+    struct table *table = *state;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].data = NULL;
+    }
+    reduce_run(&table->round);
+    assert_untouched(table);
+    assert_int_equal(table->round.flags, FRAME_FLAG_NOBODY);
+    assert_int_equal(table->round.contributors, 0);
+}
+
+static void zeros_that_are_not_sent_add_nothing_to_a_sum(void **state)
+{
+    struct table *table = *state;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = PSD_OP_SUM;
+        if (r > 0) {
+            table->round.rank[r].data = NULL;
+        }
+    }
+    memcpy(table->wanted, table->data[0], sizeof(table->wanted));
+    reduce_run(&table->round);
+    assert_outputs(table);
+    assert_int_equal(table->round.contributors, RANKS);
 }
 
 static void max_looks_at_everybody_whatever_the_weight(void **state)
@@ -296,6 +349,7 @@ static void a_broadcast_gives_everybody_the_bits_of_the_root(void **state)
         table->round.rank[r].op = WIRE_OP_COPY;
         if (r != 2) {
             table->round.rank[r].data = NULL;
+            table->round.rank[r].weight = 0;
         }
     }
     table->round.output[2] = table->data[2]; /* the root's own memory */
@@ -467,101 +521,26 @@ static void a_step_without_weight_or_data_leaves_the_value(void **state)
     mem_free(table->round.value);
 }
 
-/* ---- not finite --------------------------------------------------------- */
-
-static void the_first_rank_that_is_not_finite_is_named(void **state)
-{
-    struct table *table = *state;
-    struct reduce_rank *rank = table->round.rank;
-
-    for (uint32_t r = 0; r < RANKS; r++) { /* in place */
-        table->round.output[r] = table->data[r];
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    table->data[1][COUNT - 1] = -INFINITY;
-    table->data[3][0] = NAN;
-    rank[0].data = NULL; /* who is absent does not shift the others */
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 1 + 1);
-    assert_int_equal(table->round.flags, 0);
-    reduce_run(&table->round); /* all have the sum now */
-    assert_int_equal(table->round.bad, 1 + 1);
-    rank[1].weight = 0; /* is not looked at */
-    table->data[2][0] = 1;
-    table->data[2][COUNT - 1] = 1;
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 3 + 1);
-}
-
-static void a_sum_that_overflows_is_no_ranks_fault(void **state)
+static void zeros_move_a_value_that_has_momentum(void **state)
 {
     struct table *table = *state;
 
-    for (uint32_t r = 0; r < RANKS; r++) {
-        table->round.rank[r].op = PSD_OP_SUM;
-        table->data[r][7] = 3e38f;
+    store_open(table, "momentum");
+    table->tensor.rate = 0.5;
+    table->tensor.momentum = 0.5;
+    reduce_run(&table->round);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        float speed = 0.5f * table->round.value[COUNT + i];
+
+        table->wanted[i] = table->round.value[i] - 0.5f * speed;
+    }
+    table->round.rank[0].weight = 0;
+    for (uint32_t r = 1; r < RANKS; r++) {
+        table->round.rank[r].data = NULL;
     }
     reduce_run(&table->round);
-    assert_int_equal(table->round.bad, RANKS + 1);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        table->round.rank[r].op = PSD_OP_MEAN;
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-}
-
-static void only_sums_are_looked_at(void **state)
-{
-    struct table *table = *state;
-
-    table->data[2][1] = NAN;
-    for (uint32_t r = 0; r < RANKS; r++) {
-        table->round.rank[r].op = PSD_OP_MAX;
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        table->round.rank[r].op = WIRE_OP_COPY;
-        table->round.rank[r].data = r == 2 ? table->data[2] : NULL;
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    table->round.rank[2].weight = 0;
-    table->round.rank[2].op = PSD_OP_MEAN;
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    assert_int_equal(table->round.flags, FRAME_FLAG_NOWEIGHT);
-}
-
-static void what_is_applied_to_a_stored_value_is_looked_at(void **state)
-{
-    struct table *table = *state;
-
-    table->tensor.kind = PSD_KIND_STORE;
-    snprintf(table->tensor.optim, sizeof(table->tensor.optim), "add");
-    table->round.value = mem_zalloc(sizeof(table->data[0]));
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    table->data[3][0] = NAN;
-    table->data[1][COUNT - 1] = INFINITY; /* in the last chunk */
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 1 + 1);
-    table->data[3][0] = 1;
-    table->data[1][COUNT - 1] = 1;
-    reduce_run(&table->round); /* the value is a NaN for ever */
-    assert_int_equal(table->round.bad, 0);
+    assert_outputs(table);
     mem_free(table->round.value);
-}
-
-static void of_several_blocks_the_lowest_rank_counts(void **state)
-{
-    (void)state;
-    assert_int_equal(reduce_first_bad(0, 0), 0);
-    assert_int_equal(reduce_first_bad(0, 5), 5);
-    assert_int_equal(reduce_first_bad(5, 0), 5);
-    assert_int_equal(reduce_first_bad(5, 2), 2);
-    assert_int_equal(reduce_first_bad(2, 5), 2);
 }
 
 /* ---- the rest ----------------------------------------------------------- */
@@ -591,6 +570,9 @@ static void ops_fit_types_and_kinds(void **state)
 
         for (unsigned op = 0; op < 8; op++) {
             assert_int_equal(reduce_op_fits(&tensor, op), rows[i].fits[op]);
+            assert_int_equal(reduce_zeros_fit(&tensor, op),
+                             rows[i].fits[op] && op <= PSD_OP_OR &&
+                                 op != PSD_OP_MAX);
         }
         assert_false(reduce_op_fits(&tensor, 255));
     }
@@ -626,6 +608,10 @@ int main(void)
         HERE(all_weights_zero_give_zeros_and_a_flag),
         HERE(nobody_leaves_the_outputs_untouched_and_a_flag),
         HERE(the_absent_get_the_mean_of_the_others),
+        HERE(zeros_that_are_not_sent_count_in_the_mean),
+        HERE(zeros_from_everybody_are_nobody),
+        HERE(zeros_that_are_not_sent_add_nothing_to_a_sum),
+        HERE(zeros_move_a_value_that_has_momentum),
         HERE(ops_that_disagree_change_nothing_and_are_told),
         HERE(max_looks_at_everybody_whatever_the_weight),
         HERE(a_broadcast_gives_everybody_the_bits_of_the_root),
@@ -635,11 +621,6 @@ int main(void)
         HERE(momentum_follows_its_reference_for_20_steps),
         HERE(a_broadcast_sets_the_value_that_is_owned),
         HERE(a_step_without_weight_or_data_leaves_the_value),
-        HERE(the_first_rank_that_is_not_finite_is_named),
-        HERE(a_sum_that_overflows_is_no_ranks_fault),
-        HERE(only_sums_are_looked_at),
-        HERE(what_is_applied_to_a_stored_value_is_looked_at),
-        cmocka_unit_test(of_several_blocks_the_lowest_rank_counts),
         cmocka_unit_test(ops_fit_types_and_kinds),
         cmocka_unit_test(out_of_memory_is_told_and_leaves_nothing),
     };

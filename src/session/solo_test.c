@@ -136,6 +136,36 @@ static void an_absent_push_alone_means_nobody(void **state)
                    "out");
 }
 
+static void zeros_without_data_alone_mean_nobody(void **state)
+{
+    struct psd_session *session = *state;
+    psd_tensor tensor = registered(session, &weight);
+    float out[100];
+    float before[100];
+    struct psd_push_args args = { .out = out, .weight = 2 };
+    psd_ticket ticket;
+    struct psd_result result;
+
+    memset(out, 0x5a, sizeof(out));
+    memcpy(before, out, sizeof(out));
+    assert_int_equal(psd_push(session, tensor, &args, &ticket), PSD_OK);
+    assert_int_equal(psd_wait(session, ticket, &result), PSD_OK);
+    assert_int_equal(result.nobody, 1);
+    assert_int_equal(result.contributors, 0);
+    assert_memory_equal(out, before, sizeof(out));
+    args.op = PSD_OP_MAX;
+    assert_refused(session, psd_push(session, tensor, &args, &ticket),
+                   "zeros");
+    args.op = PSD_OP_MEAN;
+    args.weight = 0;
+    assert_refused(session, psd_push(session, tensor, &args, &ticket),
+                   "weight");
+    args.weight = 1;
+    args.out = NULL;
+    assert_refused(session, psd_push(session, tensor, &args, &ticket),
+                   "out");
+}
+
 static void tickets_are_waited_for_one_by_one_or_all(void **state)
 {
     struct psd_session *session = *state;
@@ -526,6 +556,7 @@ int main(void)
         HERE(a_weight_of_zero_gives_zeros_and_says_so),
         HERE(a_number_that_is_not_finite_is_told),
         HERE(an_absent_push_alone_means_nobody),
+        HERE(zeros_without_data_alone_mean_nobody),
         HERE(tickets_are_waited_for_one_by_one_or_all),
         HERE(a_second_push_before_the_wait_is_refused),
         HERE(a_gather_gives_what_went_in),

@@ -121,8 +121,30 @@ static void an_absent_push_has_no_payload_but_gets_the_answer(void **state)
     assert_int_equal(bench->recorder[0].count, 1);
     assert_int_equal(frame->header.flags, FRAME_FLAG_ABSENT);
     assert_int_equal(frame->header.size, 0);
+    assert_true(frame->header.weight == 0);
     answer(bench, MIDDLE, 0, 0, 0x33);
     assert_int_equal(bench->done[MIDDLE], 1);
+    assert_bytes(bench->data[MIDDLE], 0x33, 400);
+}
+
+static void zeros_are_not_sent_but_their_weight_is(void **state)
+{
+    struct bench *bench = *state;
+    struct flight *flight = &bench->flights[MIDDLE];
+    const struct recorder_frame *frame = &bench->recorder[0].frames[0];
+
+    flight->out = bench->data[MIDDLE];
+    flight->weight = 7;
+    flight->op = PSD_OP_MEAN;
+    flight->in_flight = true;
+    worker_post(&bench->worker, MIDDLE);
+    worker_pump(&bench->worker);
+    assert_int_equal(bench->recorder[0].count, 1);
+    assert_int_equal(frame->header.flags, FRAME_FLAG_ABSENT);
+    assert_int_equal(frame->header.size, 0);
+    assert_int_equal(frame->header.op, PSD_OP_MEAN);
+    assert_true(frame->header.weight == 7);
+    answer(bench, MIDDLE, 0, 0, 0x33);
     assert_bytes(bench->data[MIDDLE], 0x33, 400);
 }
 
@@ -445,6 +467,7 @@ int main(void)
         HERE(of_the_answers_blocks_the_lowest_bad_rank_is_kept),
         HERE(the_urgent_overtakes_and_equals_keep_their_order),
         HERE(an_absent_push_has_no_payload_but_gets_the_answer),
+        HERE(zeros_are_not_sent_but_their_weight_is),
         HERE(nobody_leaves_the_memory_untouched),
         HERE(a_mapped_link_sends_the_span_itself),
         HERE(a_gather_sends_what_there_is),
