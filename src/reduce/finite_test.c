@@ -12,6 +12,8 @@
 
 #define RANKS_MAX 9
 #define COUNT_MAX 3001
+#define RANKS     4
+#define COUNT     5003 /* more than a chunk of the store */
 #define ROOM      (COUNT_MAX * 8)
 
 struct bench {
