@@ -1,19 +1,13 @@
 /*
  * finite_test.c: the sums tell whose input has a NaN or an infinity: every
- * type, every place in the vectors and their tails, in place; and so does a
- * round of a block.
+ * type, every place in the vectors and their tails, in place.
  */
-#include <math.h>
-
 #include "base/claim.h"
 #include "base/mem.h"
-#include "reduce/reduce.h"
 #include "reduce/sum.h"
 
 #define RANKS_MAX 9
 #define COUNT_MAX 3001
-#define RANKS     4
-#define COUNT     5003 /* more than a chunk of the store */
 #define ROOM      (COUNT_MAX * 8)
 
 struct bench {
@@ -223,149 +217,7 @@ static void integers_are_never_called_infinite(void **state)
         sum_elements(PSD_INT64, PSD_OP_OR, &in, outputs, 1, COUNT_MAX), 0);
 }
 
-/* ---- a round ------------------------------------------------------------ */
-
-struct table {
-    struct model_tensor tensor;
-    struct reduce_round round;
-    float data[RANKS][COUNT];
-    float out[RANKS][COUNT];
-};
-
-static int set_table(void **state)
-{
-    struct table *table = mem_zalloc(sizeof(*table));
-
-    if (table == NULL || reduce_round_init(&table->round, RANKS) != PSD_OK) {
-        return -1;
-    }
-    table->tensor = (struct model_tensor){.dtype = PSD_FLOAT32, .count = COUNT};
-    table->round.tensor = &table->tensor;
-    table->round.size = sizeof(table->data[0]);
-    table->round.outputs = RANKS;
-    for (uint32_t r = 0; r < RANKS; r++) {
-        for (uint32_t i = 0; i < COUNT; i++) {
-            table->data[r][i] = (float)i - (float)r;
-        }
-        table->round.rank[r] = (struct reduce_rank){.data = table->data[r],
-                                                    .weight = 1,
-                                                    .length = table->round.size,
-                                                    .op = PSD_OP_MEAN};
-        table->round.output[r] = table->out[r];
-    }
-    *state = table;
-    return 0;
-}
-
-static int clear_table(void **state)
-{
-    struct table *table = *state;
-
-    reduce_round_fini(&table->round);
-    mem_free(table);
-    return 0;
-}
-
-static void the_first_rank_that_is_not_finite_is_named(void **state)
-{
-    struct table *table = *state;
-    struct reduce_rank *rank = table->round.rank;
-
-    for (uint32_t r = 0; r < RANKS; r++) { /* in place */
-        table->round.output[r] = table->data[r];
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    table->data[1][COUNT - 1] = -INFINITY;
-    table->data[3][0] = NAN;
-    rank[0].data = NULL; /* who is absent does not shift the others */
-    rank[0].weight = 0;
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 1 + 1);
-    assert_int_equal(table->round.flags, 0);
-    reduce_run(&table->round); /* all have the sum now */
-    assert_int_equal(table->round.bad, 1 + 1);
-    rank[1].weight = 0; /* is not looked at */
-    table->data[2][0] = 1;
-    table->data[2][COUNT - 1] = 1;
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 3 + 1);
-}
-
-static void a_sum_that_overflows_is_no_ranks_fault(void **state)
-{
-    struct table *table = *state;
-
-    for (uint32_t r = 0; r < RANKS; r++) {
-        table->round.rank[r].op = PSD_OP_SUM;
-        table->data[r][7] = 3e38f;
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, RANKS + 1);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        table->round.rank[r].op = PSD_OP_MEAN;
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-}
-
-static void only_sums_are_looked_at(void **state)
-{
-    struct table *table = *state;
-
-    table->data[2][1] = NAN;
-    for (uint32_t r = 0; r < RANKS; r++) {
-        table->round.rank[r].op = PSD_OP_MAX;
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        table->round.rank[r].op = WIRE_OP_COPY;
-        table->round.rank[r].data = r == 2 ? table->data[2] : NULL;
-        table->round.rank[r].weight = r == 2;
-    }
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    table->round.rank[2].weight = 0;
-    table->round.rank[2].op = PSD_OP_MEAN;
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    assert_int_equal(table->round.flags, FRAME_FLAG_NOWEIGHT);
-}
-
-static void what_is_applied_to_a_stored_value_is_looked_at(void **state)
-{
-    struct table *table = *state;
-
-    table->tensor.kind = PSD_KIND_STORE;
-    snprintf(table->tensor.optim, sizeof(table->tensor.optim), "add");
-    table->round.value = mem_zalloc(sizeof(table->data[0]));
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 0);
-    table->data[3][0] = NAN;
-    table->data[1][COUNT - 1] = INFINITY; /* in the last chunk */
-    reduce_run(&table->round);
-    assert_int_equal(table->round.bad, 1 + 1);
-    table->data[3][0] = 1;
-    table->data[1][COUNT - 1] = 1;
-    reduce_run(&table->round); /* the value is a NaN for ever */
-    assert_int_equal(table->round.bad, 0);
-    mem_free(table->round.value);
-}
-
-static void of_several_blocks_the_lowest_rank_counts(void **state)
-{
-    (void)state;
-    assert_int_equal(reduce_first_bad(0, 0), 0);
-    assert_int_equal(reduce_first_bad(0, 5), 5);
-    assert_int_equal(reduce_first_bad(5, 0), 5);
-    assert_int_equal(reduce_first_bad(5, 2), 2);
-    assert_int_equal(reduce_first_bad(2, 5), 2);
-}
-
 #define HERE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-#define ROUND(test)                                                            \
-    cmocka_unit_test_setup_teardown(test, set_table, clear_table)
 
 int main(void)
 {
@@ -374,11 +226,6 @@ int main(void)
         HERE(a_sum_that_is_too_large_names_nobody),
         HERE(a_half_overflows_where_it_is_rounded),
         HERE(integers_are_never_called_infinite),
-        ROUND(the_first_rank_that_is_not_finite_is_named),
-        ROUND(a_sum_that_overflows_is_no_ranks_fault),
-        ROUND(only_sums_are_looked_at),
-        ROUND(what_is_applied_to_a_stored_value_is_looked_at),
-        cmocka_unit_test(of_several_blocks_the_lowest_rank_counts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,9 +27,9 @@ import threading
 import time
 import uuid
 
-from common import (BaseJob, EXCHANGE, Failure, GONE, JOBS, LIMIT, PSD, PSD_RUN,
-                    Skip, TESTS, WORKER, build, check, cmdline, contains, keep,
-                    main, test)
+from common import (BaseJob, EXCHANGE, Failure, GONE, JOBS, LIMIT, PASSES,
+                    PSD, PSD_RUN, Skip, TESTS, WORKER, build, check, cmdline,
+                    contains, keep, main, test)
 
 
 class Job(BaseJob):
@@ -417,6 +417,36 @@ def a_trace_shows_exchanges_waits_and_marks():
     job = run('-n', '1', '--', 'sh', '-c', 'test "$PSD_TRACE" != 1 && '
               'test -e "$PSD_LOG_DIR/worker_0.out"')
     check(job.code == 0, job.err)
+
+
+@test
+def every_pass_gives_the_right_bits_on_every_way():
+    check(subprocess.run([PASSES], stdout=subprocess.DEVNULL, timeout=LIMIT,
+                         check=False).returncode == 0, 'alone')
+    for workers, way in (('1', []), ('2', []), ('4', []),
+                         ('2', ['--transport', 'tcp']),
+                         ('4', ['--transport', 'tcp', '--digest', 'step']),
+                         ('2', ['-s', '1']), ('3', ['--block-size', '4K'])):
+        job = run('-n', workers, *way, '--', PASSES)
+        check(job.code == 0, '%s %r: %d %s' % (workers, way, job.code,
+                                               job.err))
+        check(job.out == 'passes: all answers right\n', job.out)
+        job.clean()
+
+
+@test
+def passes_of_different_models_are_told_and_65():
+    for case, text in (
+            ('differ', 'worker 2 has "extra" float32 x 4'),
+            ('differ-late', 'worker 2 has "extra" float32 x 4'),
+            ('differ-start', 'layer1'),
+            ('mixed', 'the gradient of table is sparse on some workers')):
+        for way in ([], ['--transport', 'tcp']):
+            job = run('-n', '3', *way, '--', PASSES, case)
+            check(job.code == 65, '%s %r: %d %s' % (case, way, job.code,
+                                                    job.err))
+            contains(job.err, text)
+            job.clean()
 
 
 @test
