@@ -158,7 +158,7 @@ static uint32_t find_bad(const struct reduce_round *round,
             return i + 1;
         }
     }
-    PSD_ASSERT(!"an input is some rank's data");
+    PSD_ASSERT(false); /* an input is some rank's data */
     return 0;
 }
 
