@@ -55,8 +55,8 @@ enum psd_slot_kind {
 
 /* One parameter or buffer; floating types only (complex: pairs). */
 struct psd_slot {
-    const char *name;       /* up to 240 bytes; the n-th slot of one name is
-                             * registered as "name#n" */
+    const char *name;       /* up to 240 bytes; further slots of the same name
+                             * are registered as "name#2", "name#3" ... */
     psd_dtype dtype;
     enum psd_slot_kind kind;
     uint64_t count;         /* elements */
