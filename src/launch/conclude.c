@@ -2,6 +2,7 @@
  * report.json, and its exit code. See supervise_state.h. */
 #include "base/log.h"
 #include "launch/exit_code.h"
+#include "report/alone.h"
 #include "report/report.h"
 #include "report/report_json.h"
 #include "launch/supervise_state.h"
@@ -23,6 +24,43 @@ static void settle_code(struct run *run)
     }
 }
 
+/* Did the user say PSD_DISABLE=1, here or by -x? */
+static bool is_disabled(const struct launch_start *start)
+{
+    static const char name[] = "PSD_DISABLE=";
+    const char *value = getenv("PSD_DISABLE");
+
+    for (uint32_t i = 0; i < start->variables.count; i++) {
+        const char *word = start->variables.words[i];
+
+        if (strncmp(word, name, sizeof(name) - 1) == 0) {
+            value = word + sizeof(name) - 1;
+        }
+    }
+    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+/* Python programs that all ran well, but each for itself. */
+static void tell_alone(struct supervise *supervise)
+{
+    const struct launch_start *start = &supervise->plan->starts[0];
+    char text[512];
+
+    for (uint32_t i = 0; i < start->task_count && !is_disabled(start); i++) {
+        const struct launch_task *task = &start->tasks[i];
+
+        if (task->is_server) {
+            continue;
+        }
+        if (alone_text(&supervise->run, task->command.words,
+                       task->command.count, task->shell, text, sizeof(text))) {
+            log_warn("run: %s", text);
+            screen_say(supervise->screen, "%s", text);
+        }
+        return;
+    }
+}
+
 static void tell(struct supervise *supervise)
 {
     static char text[REPORT_SIZE];
@@ -37,6 +75,7 @@ static void tell(struct supervise *supervise)
         if (run->code != 0) {
             report_failure(run, text, sizeof(text));
         } else {
+            tell_alone(supervise);
             report_success(run, text, sizeof(text));
         }
     }
