@@ -11,7 +11,8 @@
 #include "optim/optim.h"
 
 struct reduce_rank {
-    const void *data; /* NULL: absent */
+    const void *data; /* NULL: absent; with a weight above 0: zeros, which
+                       * MEAN counts, and nobody has to send */
     double weight;
     uint32_t length;  /* bytes; differs by rank for GATHER only */
     uint8_t op;
@@ -59,5 +60,7 @@ static inline bool reduce_weight_fits(double weight)
 
 /* May this op meet this tensor? */
 bool reduce_op_fits(const struct model_tensor *tensor, unsigned op);
+/* May it when the zeros of a rank are not there to be looked at? */
+bool reduce_zeros_fit(const struct model_tensor *tensor, unsigned op);
 
 #endif

@@ -145,11 +145,11 @@ static void round_fill(struct shard *shard, struct shard_block *block,
         } else {
             by_frame = true;
         }
+        rank->weight = slot->weight;
+        rank->op = slot->op;
         if ((slot->flags & FRAME_FLAG_ABSENT) == 0) {
             rank->data = slot->data;
-            rank->weight = slot->weight;
             rank->length = slot->length;
-            rank->op = slot->op;
         }
     }
     if (by_frame) {
@@ -196,6 +196,7 @@ static psd_status check_push(const struct shard *shard,
 {
     const struct model_tensor *tensor;
     uint32_t size;
+    bool absent = (header->flags & FRAME_FLAG_ABSENT) != 0;
 
     if (header->block >= shard->local_count ||
         shard->local[header->block] == 0) {
@@ -206,16 +207,23 @@ static psd_status check_push(const struct shard *shard,
     size = shard->model->blocks[header->block].size;
     tensor =
         &shard->model->tensors[shard->model->blocks[header->block].tensor];
-    if ((header->flags & FRAME_FLAG_ABSENT) != 0) {
-        return header->size == 0 ? PSD_OK : PSD_EPROTO;
+    if (absent && header->size != 0) {
+        log_error("shard: an absent push with %" PRIu32 " bytes for %s",
+                  header->size, tensor->name);
+        return PSD_EPROTO;
     }
-    if (tensor->kind == PSD_KIND_GATHER ? header->length > size
-                                        : header->length != size) {
+    if (!absent && (tensor->kind == PSD_KIND_GATHER
+                        ? header->length > size
+                        : header->length != size)) {
         log_error("shard: a push of %" PRIu32 " bytes for %s",
                   header->length, tensor->name);
         return PSD_EPROTO;
     }
-    if (!reduce_op_fits(tensor, header->op) ||
+    if (absent && header->weight == 0.0) {
+        return PSD_OK;
+    }
+    if (!(absent ? reduce_zeros_fit(tensor, header->op)
+                 : reduce_op_fits(tensor, header->op)) ||
         !reduce_weight_fits(header->weight)) {
         log_error("shard: a push with op %u and weight %g for %s", header->op,
                   header->weight, tensor->name);

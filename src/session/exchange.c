@@ -219,10 +219,19 @@ static psd_status check_push(struct psd_session *session, uint32_t tensor,
                               "kind",
                               shape->name, op);
     }
-    if (args->data == NULL || !reduce_weight_fits(args->weight)) {
+    if (!reduce_weight_fits(args->weight) ||
+        (args->data == NULL &&
+         (args->out == NULL || args->weight == 0.0))) {
         return session_refuse(session,
                               "tensor %s: a push needs data and a weight of "
-                              "0 to 2^40",
+                              "0 to 2^40; without data it is zeros, and "
+                              "needs out and a weight above 0",
+                              shape->name);
+    }
+    if (args->data == NULL && !reduce_zeros_fit(shape, op)) {
+        return session_refuse(session,
+                              "tensor %s: zeros without data are for mean, "
+                              "sum and or",
                               shape->name);
     }
     *op_p = op;

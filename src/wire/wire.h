@@ -84,7 +84,7 @@ enum frame_type {
 
 /* Flags. */
 #define FRAME_FLAG_CRC 0x0001u     /* crc covers the payload too */
-#define FRAME_FLAG_ABSENT 0x0002u  /* push: nothing from me */
+#define FRAME_FLAG_ABSENT 0x0002u  /* push: no data from me */
 #define FRAME_FLAG_INPLACE 0x0004u /* push: put the answer over the span;
                                     * answer: it is there already */
 #define FRAME_FLAG_NOBODY 0x0008u  /* answer: every push was absent */

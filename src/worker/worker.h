@@ -24,7 +24,7 @@
 /* One exchange of one tensor. */
 struct flight {
     uint64_t step;        /* of the push in flight, or of the next one */
-    const char *data;     /* NULL: absent */
+    const char *data;     /* NULL: absent, or zeros if weight is above 0 */
     char *out;            /* where the answer goes */
     char *staged;         /* memory that the path reads and writes instead of
                            * data and out; NULL: none */
