@@ -6,9 +6,10 @@ import os
 import sys
 
 from poseidon import _job
-from poseidon.torch import data, download, exchange, save, seed, writer
+from poseidon.torch import (aside, data, download, exchange, save, seed,
+                            writer)
 
-PARTS = (seed, data, exchange, save, download, writer)
+PARTS = (seed, data, exchange, save, download, writer, aside)
 OLDEST = (2, 1)      # of torch
 EXIT_CODE = 69       # EX_UNAVAILABLE
 
@@ -25,7 +26,6 @@ def apply(torch):
     _show_stacks()
     for part in PARTS:
         part.install(torch)
-    _watch_for_others(torch)
 
 
 def applied():
@@ -60,21 +60,3 @@ def _show_stacks():
             faulthandler.register(int(number), all_threads=True)
         except (AttributeError, ValueError, RuntimeError, OSError):
             pass  # stderr is no file: nothing to write to
-
-
-def _watch_for_others(torch):
-    """DDP, FSDP and Accelerate begin with init_process_group; Horovod with
-    its import."""
-    from poseidon import _boot
-    if _job.job().size == 1:
-        return
-    distributed = torch.distributed
-    real = getattr(distributed, "init_process_group", None)
-    if real is not None:
-        def init_process_group(*args, **kwargs):
-            distributed.init_process_group = real
-            stand_aside("torch.distributed.init_process_group was called")
-            return real(*args, **kwargs)
-        distributed.init_process_group = init_process_group
-    _boot.after_import("horovod", lambda module: stand_aside(
-        "horovod was imported"))

@@ -14,6 +14,7 @@ A job of one: only the loss of backward() and the end of steps are noted.
 import contextlib
 import functools
 import os
+import sys
 
 from poseidon import _boot, _job, _lib
 from poseidon.torch import meter, modules, passes, seed
@@ -174,7 +175,7 @@ def _after_step(optimizer, args, kwargs):
 
 
 def _install_steps(torch, before, after):
-    source = torch.optim.optimizer
+    source = sys.modules[torch.optim.Optimizer.__module__]
     if before is not None:
         _handles.append(source.register_optimizer_step_pre_hook(before))
     _handles.append(source.register_optimizer_step_post_hook(after))

@@ -59,6 +59,10 @@ class Exchange:
         self.task = torch._C._current_graph_task_id
         self.uses = torch._C._storage_Use_Count
 
+    def redirect(self):
+        """Gradients are born in the shared arena, where that can be."""
+        self.lib.psd_redirect_install(_lib.session(), b"libc10.so")
+
     # ---- the hook of a parameter
 
     def _make_hook(self, slot):
