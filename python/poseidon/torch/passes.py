@@ -50,6 +50,7 @@ class Exchange:
         self.meter = meter.Meter(torch, self.table)
         self.pushed = []         # slots whose gradient was handed over
         self.late = {}           # slots that wait for the end of the pass
+        self.done = set()        # slots exchanged by a step inside the pass
         self.held = []           # slots whose old gradient was set aside
         self.rooms = []          # slots that got room for an answer
         self.pending = {}        # slots with gradients of this worker only
@@ -97,7 +98,7 @@ class Exchange:
         if not self.open or self.local:
             self.pending[slot] = None
             return
-        if grad is None:
+        if grad is None or slot in self.done:
             return
         if slot.sent is not None:
             raise _lib.Error(-2, "poseidon: %s got a second gradient in one "
@@ -148,6 +149,7 @@ class Exchange:
             self.lib.psd_redirect_off(_lib.session())
         if self.local:
             self.open = self.local = False
+            self.done.clear()
         else:
             self._finish(create)
         self.meter.note(roots, mine)
@@ -384,6 +386,7 @@ class Exchange:
                 parameter.grad = slot.old
             slot.old = None
         self.pushed, self.rooms, self.held = [], [], []
+        self.done.clear()
 
     # ---- what goes wrong
 
@@ -479,7 +482,8 @@ class Exchange:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 slot = self.table.of(parameter)
-                if slot is None or parameter.grad is None:
+                if slot is None or parameter.grad is None or (
+                        slot in self.done):
                     continue
                 if slot.sent is not None:
                     raise _lib.Error(
@@ -487,10 +491,10 @@ class Exchange:
                         "when the gradient of %s is on its way; call step() "
                         "in a hook of the parameter, or after backward()"
                         % self.table.title(slot))
-                if slot in self.late or slot in self.pending:
-                    self.late.pop(slot, None)
-                    self.pending.pop(slot, None)
-                    self._exchange_now(slot, parameter)
+                self.late.pop(slot, None)
+                self.pending.pop(slot, None)
+                self.done.add(slot)
+                self._exchange_now(slot, parameter)
 
     def _exchange_now(self, slot, parameter):
         grad = parameter.grad
