@@ -155,6 +155,12 @@ struct psd_result {
     uint32_t nobody;       /* 1: no push had data; out is untouched */
     uint32_t no_weight;    /* MEAN, SUM: data came, all of weight 0; out is
                             * zeros (STORE: the value as it was) */
+    uint32_t bad;          /* MEAN, SUM of the floating types: rank + 1 of
+                            * the first worker that pushed a NaN or an
+                            * infinity with weight > 0; size + 1: none did,
+                            * and the result is too large for the type; 0:
+                            * the result is finite (STORE: what is applied
+                            * to the value is). The same on every worker. */
 };
 
 /* ---- session ---------------------------------------------------------- */

@@ -151,7 +151,9 @@ PSD_API psd_status psd_step_audit(struct psd_step *step,
                                   const uint64_t *size, uint32_t count);
 
 /* The first gradient of the pass that was not finite: returns 1 with its slot
- * and the first rank that had it, the same on every worker; 0: none. */
+ * and the first rank that had it (the size of the job: no rank had, but their
+ * sum is too large for the type), the same on every worker; 0: none. Alone
+ * that is looked for only where PSD_NAN is set to other than "allow". */
 PSD_API int psd_step_bad(const struct psd_step *step, uint32_t *slot_p,
                          uint32_t *rank_p);
 

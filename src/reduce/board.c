@@ -197,6 +197,7 @@ static void run_cell(struct board *board, struct board_cell *cell,
     cell->flags = round->flags;
     cell->contributors = round->contributors;
     cell->length = round->length;
+    cell->bad = round->bad;
 }
 
 /* Wake the ranks that sleep until this block is done. The store of `done`

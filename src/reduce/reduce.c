@@ -3,7 +3,8 @@
  *
  * The mean, exactly: w_r = n_r / sum(n) in double, rounded once to the type
  * that accumulates; the block is the sum of w_r g_r in rank order. A weight
- * of 0 is skipped, not multiplied; all zero gives zeros and a flag.
+ * of 0 is skipped, not multiplied; all zero gives zeros and a flag. Whose
+ * contribution is not finite is found before the sum is stored over it.
  */
 #include "reduce/reduce.h"
 
@@ -144,6 +145,23 @@ static void copy_out(struct reduce_round *round, const void *from)
     }
 }
 
+/* Whose is the input that sum_elements names? */
+static uint32_t find_bad(const struct reduce_round *round,
+                         const struct sum_inputs *inputs, unsigned bad)
+{
+    if (bad == 0 || bad > inputs->count) {
+        return bad == 0 ? 0 : round->ranks + 1;
+    }
+    for (uint32_t i = 0; i < round->ranks; i++) {
+        if (round->rank[i].data == inputs->data[bad - 1] &&
+            round->rank[i].weight > 0.0) {
+            return i + 1;
+        }
+    }
+    PSD_ASSERT(!"an input is some rank's data");
+    return 0;
+}
+
 /* Store mode: mean of a chunk, then the optim row, then the new value to
  * all. A broadcast (COPY) sets the value. */
 static void run_store(struct reduce_round *round, unsigned op,
@@ -165,6 +183,7 @@ static void run_store(struct reduce_round *round, unsigned op,
         struct sum_inputs part = { moved, inputs->weight, inputs->count };
         float *slot[OPTIM_SLOTS_MAX];
         void *to = grad;
+        unsigned bad;
 
         for (unsigned i = 0; i < inputs->count; i++) {
             moved[i] = (const float *)inputs->data[i] + from;
@@ -173,7 +192,9 @@ static void run_store(struct reduce_round *round, unsigned op,
             slot[i] = round->value + (i + 1) * count + from;
         }
         if (part.count > 0) {
-            sum_elements(PSD_FLOAT32, (psd_op)op, &part, &to, 1, now);
+            bad = sum_elements(PSD_FLOAT32, (psd_op)op, &part, &to, 1, now);
+            round->bad = reduce_first_bad(round->bad,
+                                          find_bad(round, inputs, bad));
         } else {
             memset(grad, 0, now * sizeof(*grad));
         }
@@ -211,6 +232,7 @@ void reduce_run(struct reduce_round *round)
     round->flags = 0;
     round->contributors = 0;
     round->length = 0;
+    round->bad = 0;
     op = agreed_op(round);
     if (op == 0) {
         return;
@@ -239,8 +261,10 @@ void reduce_run(struct reduce_round *round)
     } else if (op == WIRE_OP_COPY) {
         copy_out(round, inputs.data[0]);
     } else {
-        sum_elements(round->tensor->dtype, (psd_op)op, &inputs, round->output,
-                     round->outputs,
-                     round->size / dtype_size(round->tensor->dtype));
+        unsigned bad = sum_elements(
+            round->tensor->dtype, (psd_op)op, &inputs, round->output,
+            round->outputs, round->size / dtype_size(round->tensor->dtype));
+
+        round->bad = find_bad(round, &inputs, bad);
     }
 }

@@ -31,6 +31,7 @@ static void answer_header(const struct shard *shard, uint32_t rank,
         .flags = block->result_flags,
         .weight = block->contributors,
         .rank = (uint16_t)rank,
+        .ranks = (uint16_t)block->bad,
         .length = block->result_length,
     };
 }
@@ -56,6 +57,7 @@ static psd_status answer_send(struct shard *shard, uint32_t rank,
     if (follows(&shard->rank[rank])) {
         header.flags = FRAME_FLAG_FOLLOW;
         header.step = block->tally.step;
+        header.ranks = 0;
         header.length = 0;
     } else if (slot->answer != NULL) {
         header.flags |= FRAME_FLAG_INPLACE;
@@ -170,6 +172,7 @@ static void settle(struct shard *shard, uint32_t index)
     block->result_flags = shard->round.flags;
     block->result_length = shard->round.length;
     block->contributors = shard->round.contributors;
+    block->bad = shard->round.bad;
     block->tally.step++;
     memset(&block->tally.arrived, 0, sizeof(block->tally.arrived));
     for (uint32_t r = 0; r < shard->ranks; r++) {  /* answer */

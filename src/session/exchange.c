@@ -168,6 +168,7 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
     }
     flight->flags = 0;
     flight->contributors = 0;
+    flight->bad = 0;
     flight->in_flight = true;
     flight->ticket = ++session->tickets;
     session->open_tickets++;
@@ -396,6 +397,7 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
             .contributors = flight->contributors,
             .nobody = (flight->flags & FRAME_FLAG_NOBODY) != 0,
             .no_weight = (flight->flags & FRAME_FLAG_NOWEIGHT) != 0,
+            .bad = flight->bad,
         };
     }
     return (psd_status)atomic_load(&session->failed);

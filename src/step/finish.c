@@ -23,7 +23,7 @@ static bool owes_any(struct psd_step *step)
     return any;
 }
 
-static psd_status wait_sent(struct psd_step *step)
+psd_status step_wait_sent(struct psd_step *step)
 {
     for (uint32_t i = 0; i < step->registered; i++) {
         struct step_slot *slot = step->slots[i];
@@ -38,6 +38,32 @@ static psd_status wait_sent(struct psd_step *step)
         }
         mem_free(slot->scratch);
         slot->scratch = NULL;
+    }
+    return PSD_OK;
+}
+
+/* What is sparse here may be expected to be dense: then this worker has
+ * nothing to say about that, and nobody else has either. */
+static psd_status send_nothing(struct psd_step *step)
+{
+    for (uint32_t i = 0; i < step->registered; i++) {
+        struct step_slot *slot = step->slots[i];
+        psd_status status;
+
+        if (!slot->sparse || slot->part != SLOT_NONE ||
+            !agree_has(step->used[i], step->pass)) {
+            continue;
+        }
+        slot->scratch = mem_zalloc(slot->size);
+        if (slot->scratch == NULL) {
+            return step_fail(step, PSD_ENOMEM, "no memory for %s", slot->name);
+        }
+        slot->part = SLOT_SENT;
+        status = psd_push_absent(step->session, slot->tensor, slot->scratch,
+                                 &slot->ticket);
+        if (status != PSD_OK) {
+            return step_check(step, status);
+        }
     }
     return PSD_OK;
 }
@@ -73,7 +99,7 @@ static psd_status agree(struct psd_step *step)
             (agree_notice(step->header) & AGREE_NOTICE_NEW) == 0) {
             break;
         }
-        status = wait_sent(step);
+        status = step_wait_sent(step);
         if (status == PSD_OK) {
             status = step_register(step);
         }
@@ -121,7 +147,10 @@ static psd_status finish(struct psd_step *step)
         return PSD_AGAIN;
     }
     if (step->stage == STEP_OPEN) {
-        status = agree(step);
+        status = send_nothing(step);
+        if (status == PSD_OK) {
+            status = agree(step);
+        }
         if (status == PSD_OK) {
             status = send_kept(step);
         }
@@ -135,14 +164,15 @@ static psd_status finish(struct psd_step *step)
             return PSD_AGAIN;
         }
     }
-    return wait_sent(step);
+    status = sparse_exchange(step);
+    return status == PSD_OK ? step_wait_sent(step) : status;
 }
 
 psd_status psd_step_finish(struct psd_step *step, uint64_t flag,
                            uint64_t *flags_p)
 {
     uint64_t begin = clock_ns();
-    psd_status status = step->failed;
+    psd_status status = step_failed(step);
 
     if (status != PSD_OK) {
         return status;
@@ -168,6 +198,11 @@ psd_status psd_step_finish(struct psd_step *step, uint64_t flag,
         step->flag = agree_flags(step->header);
         agree_learn(step->header, step->capacity, step->pass, step->used,
                     step->registered);
+        for (uint32_t i = 0; i < step->registered; i++) {
+            if (agree_marked(step->header, step->capacity, AGREE_SPARSE, i)) {
+                step->slots[i]->outcome = PSD_STEP_SPARSE;
+            }
+        }
     }
     step->stage = STEP_IDLE;
     pthread_mutex_unlock(&step->lock);

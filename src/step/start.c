@@ -101,7 +101,6 @@ struct start {
     void *const *data;
     const uint64_t *size;
     uint32_t count;
-    char *bits; /* BITS_SIZE */
 };
 
 /* What this worker says about a slot: its size + 1; 0: left out. */
@@ -129,7 +128,7 @@ static psd_status name_difference(struct psd_step *step,
                                   const struct start *start)
 {
     const uint32_t most = STEP_BITS_WORDS / 2;
-    uint64_t *words = (void *)start->bits;
+    uint64_t *words = (void *)step->bits;
 
     for (uint32_t from = 0; from < step->registered; from += most) {
         psd_status status;
@@ -218,8 +217,8 @@ static struct cursor packet_copy(struct psd_step *step,
         if (now > 0) {
             char *value = (char *)start->data[at.slot] + at.offset;
 
-            memcpy(out ? value : start->bits + used,
-                   out ? start->bits + used : value, now);
+            memcpy(out ? value : step->bits + used,
+                   out ? step->bits + used : value, now);
         }
         used += now;
         at.offset += now;
@@ -247,8 +246,7 @@ static psd_status send_all(struct psd_step *step, const struct start *start)
         if (step->rank == 0) {
             end = packet_copy(step, start, at, false);
         }
-        status =
-            psd_broadcast(step->session, step->bits_tensor, start->bits, 0);
+        status = psd_broadcast(step->session, step->bits_tensor, step->bits, 0);
         if (step->rank != 0 && status == PSD_OK) {
             end = packet_copy(step, start, at, true);
         }
@@ -260,8 +258,8 @@ static psd_status send_all(struct psd_step *step, const struct start *start)
 psd_status psd_step_start(struct psd_step *step, void *const *data,
                           const uint64_t *size, uint32_t count)
 {
-    struct start start = {data, size, count, NULL};
-    psd_status status = step->failed;
+    struct start start = {data, size, count};
+    psd_status status = step_failed(step);
 
     if (status != PSD_OK) {
         return status;
@@ -279,14 +277,17 @@ psd_status psd_step_start(struct psd_step *step, void *const *data,
     if (status != PSD_OK || step->alone) {
         return status;
     }
-    start.bits = mem_zalloc(BITS_SIZE);
-    if (start.bits == NULL) {
+    step->bits = mem_zalloc(BITS_SIZE);
+    if (step->bits == NULL) {
         return step_fail(step, PSD_ENOMEM, "no memory for a start");
     }
     status = check_same(step, &start);
     if (status == PSD_OK) {
         status = send_all(step, &start);
     }
-    mem_free(start.bits);
+    if (status == PSD_OK) { /* otherwise it may still be written to */
+        mem_free(step->bits);
+        step->bits = NULL;
+    }
     return status;
 }

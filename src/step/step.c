@@ -39,10 +39,16 @@ psd_status step_fail(struct psd_step *step, psd_status status,
     pthread_mutex_lock(&step->session->lock);
     status = session_fail(step->session, status, "%s", text);
     pthread_mutex_unlock(&step->session->lock);
-    pthread_mutex_lock(&step->lock);
-    step->failed = status;
-    pthread_mutex_unlock(&step->lock);
+    atomic_store(&step->failed, (int)status);
     return status;
+}
+
+psd_status step_failed(const struct psd_step *step)
+{
+    int failed = atomic_load(&step->failed);
+
+    return (psd_status)(failed != 0 ? failed
+                                    : atomic_load(&step->session->failed));
 }
 
 psd_status step_check(struct psd_step *step, psd_status status)
@@ -55,6 +61,15 @@ psd_status step_check(struct psd_step *step, psd_status status)
 
 /* ---- slots ------------------------------------------------------------- */
 
+/* Is it wanted that a gradient which is not finite is seen (--nan)? Then even
+ * a job of one sums. */
+static bool looks_for_nan(void)
+{
+    const char *nan = getenv("PSD_NAN");
+
+    return nan != NULL && strcmp(nan, "allow") != 0;
+}
+
 psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
 {
     struct psd_step *step = mem_zalloc(sizeof(*step));
@@ -65,7 +80,7 @@ psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
     step->session = session;
     step->size = psd_size(session);
     step->rank = psd_rank(session);
-    step->alone = step->size == 1;
+    step->alone = step->size == 1 && !looks_for_nan();
     pthread_mutex_init(&step->lock, NULL);
     *step_p = step;
     return PSD_OK;
@@ -74,15 +89,26 @@ psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
 static void slot_destroy(struct step_slot *slot)
 {
     if (slot != NULL) {
+        sparse_destroy(slot->rows);
         mem_free(slot->scratch);
         mem_free(slot->name);
         mem_free(slot);
     }
 }
 
+/* Steps that ended with something in flight: their session may still write to
+ * their memory, so it stays. */
+static struct psd_step *_Atomic given_up;
+
 void psd_step_close(struct psd_step *step)
 {
     if (step == NULL) {
+        return;
+    }
+    if (atomic_load(&step->failed) != 0 || step->stage != STEP_IDLE) {
+        step->next = atomic_load(&given_up);
+        while (!atomic_compare_exchange_weak(&given_up, &step->next, step)) {
+        }
         return;
     }
     for (uint32_t i = 0; i < step->count; i++) {
@@ -91,6 +117,10 @@ void psd_step_close(struct psd_step *step)
     mem_free(step->slots);
     mem_free(step->used);
     mem_free(step->header);
+    mem_free(step->counts);
+    mem_free(step->weights);
+    mem_free(step->weight_counts);
+    mem_free(step->bits);
     pthread_mutex_destroy(&step->lock);
     mem_free(step);
 }
@@ -214,7 +244,7 @@ static psd_status slots_reserve(struct psd_step *step, uint32_t count)
 psd_status psd_step_add(struct psd_step *step, const struct psd_slot *slots,
                         uint32_t count, uint32_t *first_p)
 {
-    psd_status status = step->failed;
+    psd_status status = step_failed(step);
     uint32_t made = 0;
 
     for (uint32_t i = 0; i < count && status == PSD_OK; i++) {
@@ -254,8 +284,10 @@ psd_status psd_step_add(struct psd_step *step, const struct psd_slot *slots,
 
 psd_status psd_step_begin(struct psd_step *step, double weight, psd_op op)
 {
-    if (step->failed != PSD_OK) {
-        return step->failed;
+    psd_status status = step_failed(step);
+
+    if (status != PSD_OK) {
+        return status;
     }
     if (step->stage != STEP_IDLE) {
         return step_refuse(step, "a pass is open: psd_step_finish ends it");
@@ -313,27 +345,32 @@ psd_status step_wait(struct psd_step *step, struct step_slot *slot)
 
     if (status == PSD_OK) {
         slot->part = SLOT_DONE;
+        slot->bad = result.bad != 0 ? result.bad : slot->bad;
         slot->outcome = result.nobody != 0 ? PSD_STEP_NOBODY : PSD_STEP_DENSE;
     }
     return status;
 }
 
-/* Alone the answer is the input; without samples it is zeros. */
+/* Alone the answer is the input; without samples it is zeros, and a buffer
+ * stays as it is. */
 static void answer_alone(struct step_slot *slot, double weight)
 {
     if (weight == 0 && slot->kind == PSD_SLOT_GRADIENT) {
         memset(slot->data, 0, slot->size);
     }
     slot->part = SLOT_DONE;
-    slot->outcome = PSD_STEP_DENSE;
+    slot->outcome = weight == 0 && slot->kind == PSD_SLOT_BUFFER
+                        ? PSD_STEP_NOBODY
+                        : PSD_STEP_DENSE;
 }
 
-/* May this slot be given now? Under lock. */
-static psd_status slot_take(struct psd_step *step, uint32_t id,
-                            const void *data, const char **why_p)
+psd_status step_take(struct psd_step *step, uint32_t id, const void *data,
+                     const char **why_p)
 {
-    if (step->failed != PSD_OK) {
-        return step->failed;
+    psd_status status = step_failed(step);
+
+    if (status != PSD_OK) {
+        return status;
     }
     if (id >= step->count || data == NULL) {
         *why_p = "a push needs a slot that was added, and data";
@@ -343,8 +380,8 @@ static psd_status slot_take(struct psd_step *step, uint32_t id,
     return *why_p == NULL ? PSD_OK : PSD_EINVAL;
 }
 
-static psd_status slot_refuse(struct psd_step *step, uint32_t id,
-                              psd_status status, const char *why)
+psd_status step_refuse_slot(struct psd_step *step, uint32_t id,
+                            psd_status status, const char *why)
 {
     if (why != NULL) {
         step_refuse(step, "slot %" PRIu32 " (%s): %s", id,
@@ -360,7 +397,7 @@ psd_status psd_step_push(struct psd_step *step, uint32_t id, void *data)
     psd_status status;
 
     pthread_mutex_lock(&step->lock);
-    status = slot_take(step, id, data, &why);
+    status = step_take(step, id, data, &why);
     if (status == PSD_OK && step->stage != STEP_OPEN) {
         why = "there is no pass: psd_step_begin comes first";
         status = PSD_EINVAL;
@@ -376,7 +413,7 @@ psd_status psd_step_push(struct psd_step *step, uint32_t id, void *data)
     }
     pthread_mutex_unlock(&step->lock);
     if (status != PSD_OK) {
-        return slot_refuse(step, id, status, why);
+        return step_refuse_slot(step, id, status, why);
     }
     if (step->alone) {
         answer_alone(slot, step->weight);
@@ -425,7 +462,7 @@ psd_status psd_step_room(struct psd_step *step, uint32_t id, void *out)
     psd_status status;
 
     pthread_mutex_lock(&step->lock);
-    status = slot_take(step, id, out, &why);
+    status = step_take(step, id, out, &why);
     if (status == PSD_OK && !step_owes(step, id)) {
         why = "no room is needed: psd_step_missing says which slots";
         status = PSD_EINVAL;
@@ -436,7 +473,7 @@ psd_status psd_step_room(struct psd_step *step, uint32_t id, void *out)
     }
     pthread_mutex_unlock(&step->lock);
     if (status != PSD_OK) {
-        return slot_refuse(step, id, status, why);
+        return step_refuse_slot(step, id, status, why);
     }
     return step_check(
         step, step_send(step, step->slots[id], false, step->weight, step->op));
@@ -471,7 +508,7 @@ static psd_status now_check(struct psd_step *step, uint32_t id,
                             const void *data, double weight, psd_op op,
                             const char **why_p)
 {
-    psd_status status = step->failed;
+    psd_status status = step_failed(step);
 
     if (status != PSD_OK) {
         return status;
@@ -483,7 +520,7 @@ static psd_status now_check(struct psd_step *step, uint32_t id,
         *why_p = "it needs data, and psd_step_start or psd_step_finish "
                  "first, which register the slot";
     } else if (step->stage == STEP_OPEN) {
-        return slot_take(step, id, data, why_p);
+        return step_take(step, id, data, why_p);
     } else if (step->stage == STEP_LATE) {
         *why_p = "psd_step_finish is not done";
     }
@@ -508,7 +545,7 @@ psd_status psd_step_now(struct psd_step *step, uint32_t id, void *data,
     }
     pthread_mutex_unlock(&step->lock);
     if (status != PSD_OK) {
-        return slot_refuse(step, id, status, why);
+        return step_refuse_slot(step, id, status, why);
     }
     if (step->alone) {
         answer_alone(slot, weight);
@@ -527,7 +564,7 @@ psd_status psd_step_now(struct psd_step *step, uint32_t id, void *data,
 psd_status psd_step_audit(struct psd_step *step, const void *const *data,
                           const uint64_t *size, uint32_t count)
 {
-    psd_status status = step->failed;
+    psd_status status = step_failed(step);
 
     for (uint32_t i = 0; i < count && i < step->registered && status == PSD_OK;
          i++) {

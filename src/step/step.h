@@ -58,9 +58,10 @@ struct psd_step {
     struct psd_session *session;
     uint32_t size;
     uint32_t rank;
-    bool alone;
+    bool alone; /* nothing is sent, nobody looks */
     pthread_mutex_t lock;
-    psd_status failed;
+    _Atomic int failed;    /* psd_status; 0: fine */
+    struct psd_step *next; /* among those given up */
 
     struct step_slot **slots;
     uint64_t *used; /* by slot, see agree.h */
@@ -78,15 +79,21 @@ struct psd_step {
     uint32_t capacity; /* slots of the header; 0: not registered */
     psd_tensor header_tensor;
     psd_tensor bits_tensor;
+    char *bits; /* while a start goes on */
 
-    psd_tensor rows_tensor; /* sparse.c: how many rows */
+    psd_tensor counts_tensor; /* sparse.c: how many rows everybody has */
     psd_tensor weights_tensor;
-    uint32_t rows_room;
+    uint32_t counts_room; /* sparse slots; 0: not registered */
+    int64_t *counts;
+    double *weights; /* by rank */
+    uint64_t *weight_counts;
 
     uint64_t exposed_ns;
 };
 
 /* step.c */
+/* The first failure, also one that the session knows of; or PSD_OK. */
+psd_status step_failed(const struct psd_step *step);
 /* A caller's mistake: sets the sentence. */
 psd_status step_refuse(struct psd_step *step, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -102,6 +109,19 @@ psd_status step_send(struct psd_step *step, struct step_slot *slot, bool have,
                      double weight, psd_op op);
 psd_status step_wait(struct psd_step *step, struct step_slot *slot);
 bool step_owes(const struct psd_step *step, uint32_t slot);
+
+/* May this slot be given now? `*why_p` is for step_refuse_slot. Under lock. */
+psd_status step_take(struct psd_step *step, uint32_t slot, const void *data,
+                     const char **why_p);
+psd_status step_refuse_slot(struct psd_step *step, uint32_t slot,
+                            psd_status status, const char *why);
+
+/* finish.c: wait for all that this worker has sent. */
+psd_status step_wait_sent(struct psd_step *step);
+
+/* sparse.c: exchange what the header says was sparse. Collective. */
+psd_status sparse_exchange(struct psd_step *step);
+void sparse_destroy(struct step_sparse *rows);
 
 /* start.c: tell the master about what is new. Collective. */
 psd_status step_register(struct psd_step *step);

@@ -115,7 +115,8 @@ struct frame_header {
     double weight;        /* samples behind a push; answer: contributors */
     uint16_t rank;        /* first rank in a push; whom a control frame is
                            * from or for */
-    uint16_t ranks;       /* ranks folded into a push: 1 for a lone worker */
+    uint16_t ranks;       /* ranks folded into a push: 1 for a lone worker;
+                           * answer: who was not finite, as psd_result's bad */
     uint8_t op;           /* psd_op, WIRE_OP_* */
     uint8_t codec;        /* 0: raw */
     uint16_t region;      /* 0: payload inline; else id of a mapped region */

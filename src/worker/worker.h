@@ -34,6 +34,7 @@ struct flight {
     uint32_t blocks_left; /* not answered */
     uint32_t blocks_next; /* the first that is not released */
     uint32_t contributors;
+    uint32_t bad;         /* as in psd_result, of the blocks so far */
     uint16_t flags;       /* FRAME_FLAG_NOBODY ... of the answer */
     uint8_t op;
     bool in_flight;       /* not answered yet */

@@ -22,9 +22,9 @@ import tempfile
 import threading
 import time
 
-from common import (EXCHANGE, Failure, JOBS, Job, LIMIT, PSD, PSD_RUN, Skip,
-                    TESTS, WORKER, build, check, cmdline, contains, keep,
-                    main, name_of, run, start, test)
+from common import (EXCHANGE, Failure, JOBS, Job, LIMIT, PASSES, PSD, PSD_RUN,
+                    Skip, TESTS, WORKER, build, check, cmdline, contains,
+                    keep, main, name_of, run, start, test)
 
 
 # ---- output ---------------------------------------------------------------
@@ -258,6 +258,38 @@ def every_call_gives_the_right_bits_on_every_way():
             check(job.code == 0, '%s %r: %d %s' % (workers, way, job.code,
                                                    job.err))
             check(job.out == 'exchange: all answers right\n', job.out)
+            job.clean()
+
+
+@test
+def every_pass_gives_the_right_bits_on_every_way():
+    for env in ({}, {'PSD_NAN': 'skip'}):
+        check(subprocess.run([PASSES], stdout=subprocess.DEVNULL,
+                             timeout=LIMIT, env=dict(os.environ, **env),
+                             check=False).returncode == 0, 'alone %r' % env)
+    for workers, way in (('1', []), ('2', []), ('4', []),
+                         ('2', ['--transport', 'tcp']),
+                         ('4', ['--transport', 'tcp', '--digest', 'step']),
+                         ('2', ['-s', '1']), ('3', ['--block-size', '4K'])):
+        job = run('-n', workers, *way, '--', PASSES)
+        check(job.code == 0, '%s %r: %d %s' % (workers, way, job.code,
+                                               job.err))
+        check(job.out == 'passes: all answers right\n', job.out)
+        job.clean()
+
+
+@test
+def passes_of_different_models_are_told_and_65():
+    for case, text in (
+            ('differ', 'worker 2 has "extra" float32 x 4'),
+            ('differ-late', 'worker 2 has "extra" float32 x 4'),
+            ('differ-start', 'layer1'),
+            ('mixed', 'the gradient of table is sparse on some workers')):
+        for way in ([], ['--transport', 'tcp']):
+            job = run('-n', '3', *way, '--', PASSES, case)
+            check(job.code == 65, '%s %r: %d %s' % (case, way, job.code,
+                                                    job.err))
+            contains(job.err, text)
             job.clean()
 
 
