@@ -8,6 +8,7 @@ from the common stream (seed.py), and so they know each other's rows.
 import functools
 import math
 import os
+import weakref
 
 from poseidon import _job
 from poseidon.torch import cut, hand, hint, lines, phase, plan, seed
@@ -18,6 +19,7 @@ _current = None      # the cut.Batch the script works on, None: not known
 _whole = False       # that batch is the same on all workers
 _handed = []         # plans of the batches since the last backward
 _backwards = 0
+_slicers = weakref.WeakSet()
 
 
 def install(torch):
@@ -45,6 +47,8 @@ def install(torch):
 
 def uninstall():
     _off()
+    for slicer in _slicers:
+        slicer.mode = "whole"
     while _patched:
         owner, name, real = _patched.pop()
         setattr(owner, name, real)
@@ -111,6 +115,7 @@ def _make(real):
             mine.slicer = cut.Slicer(self._collate_fn, job.rank, job.size)
             mine.slicer.mode, mine.slicer.least = mine.mode, mine.least()
             self._collate_fn = mine.slicer
+            _slicers.add(mine.slicer)
         elif not known.iterable and mine.kind != "eval":
             # other augmentations on every worker, of other rows
             self._base_seed = seed.of_rank(self._base_seed)
@@ -216,7 +221,8 @@ def _hand_over(mine, batch):
         _current, _whole = None, mine.mode == "whole"
         _handed[:] = [mine]
         return
-    _current, _whole = batch, batch is None
+    _current = mine.hand(batch)
+    _whole = _current is None
     _handed[:] = [each for each in _handed if each.kind == "train"]
     if mine not in _handed:
         _handed.append(mine)
@@ -235,3 +241,6 @@ def _ended(mine):
     if mine.end() and mine in _handed:
         _handed.remove(mine)
         _current, _whole = None, False
+    elif mine.facts.ahead and mine.recent:
+        _current = mine.recent[-1]
+        _whole = _current is None

@@ -87,6 +87,11 @@ def _watching():
     return bool(_real) and seed.forked() and not seed.is_common()
 
 
+def _is_compiling():
+    compiler = getattr(_torch, "compiler", None)
+    return getattr(compiler, "is_compiling", bool)()
+
+
 def _is_training():
     return _torch.is_grad_enabled() and phase.last() is not False
 
@@ -94,7 +99,7 @@ def _is_training():
 def _randint(real):
     def randint(*args, **kwargs):
         global _count
-        if not _watching() or _torch.compiler.is_compiling():
+        if _is_compiling() or not _watching():
             return real(*args, **kwargs)
         count = _size(args, kwargs)
         if count is None:
@@ -110,7 +115,7 @@ def _randint(real):
 def _randperm(real):
     def randperm(*args, **kwargs):
         global _permuted
-        if _watching():
+        if not _is_compiling() and _watching():
             _permuted = True
         return real(*args, **kwargs)
     return randperm

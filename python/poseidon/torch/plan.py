@@ -47,6 +47,7 @@ class Facts:
         self.quick = type(sampler) in _quick
         self.learned = None  # "train", "train in eval()", "eval"
         self.last = None     # what the last run was taken for
+        self.ahead = False   # the script asks for a batch before it needs it
 
 
 def facts(loader):
@@ -99,6 +100,8 @@ class Plan:
         self.ended = False
         self.backward = False             # seen in this run
         self.named = False                # the line was said for this run
+        self.recent = collections.deque(maxlen=2)
+        self.groups = [0]                 # batches between backward passes
         self.mode = None
         self.decide()
 
@@ -127,6 +130,8 @@ class Plan:
     def train(self):
         """A backward pass followed a batch: this is training."""
         self.backward = True
+        if len(self.groups) < 3:
+            self.groups.append(0)
         if self.kind == "eval":
             self.facts.learned = "train in eval()"
             if self.can_change():
@@ -244,6 +249,19 @@ class Plan:
         mine = self.rank if self.rank < len(group) else 0
         batch = cut.Batch("per-worker", sizes, self.rank, counts[mine])
         return group[mine], batch
+
+    def hand(self, batch):
+        """A training batch goes to the script; which one does it work on?
+        Prefetchers (of timm, Lightning, Accelerate) ask for the next before
+        they give out the last: two come before the first backward pass, one
+        before the second."""
+        self.recent.append(batch)
+        if len(self.groups) < 3:
+            self.groups[-1] += 1
+        elif self.groups[2] == 0:
+            self.groups[2] = 1
+            self.facts.ahead = self.groups[:2] == [2, 1]
+        return self.recent[0] if self.facts.ahead else batch
 
     def end(self):
         """The run is over. Is it the first, and had it no backward pass?"""
