@@ -329,6 +329,15 @@ def a_watched_module_looks_as_always():
 
 
 @test
+def the_agent_can_ask_for_the_stack():
+    job = joins_once('$PY x.py', files={'x.py': TRAIN + (
+        'import os\ndef asked():\n'
+        '    os.kill(os.getpid(), int(os.environ["PSD_STACK_SIGNAL"]))\n'
+        'asked()\n')})
+    contains(job.err, 'line 6 in asked')
+
+
+@test
 def an_import_that_fails_is_the_scripts_own_matter():
     text = ('try:\n    import torch\nexcept ImportError as error:\n'
             '    print("no torch:", error)\n')
