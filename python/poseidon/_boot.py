@@ -73,18 +73,7 @@ def _claim():
         return False
     os.environ[CLAIM] = me
     _claimed = os.getpid()
-    _show_stacks()
     return True
-
-
-def _show_stacks():
-    """When others wait for this worker, its agent asks by a signal what it
-    does; the answer goes to stderr."""
-    import faulthandler
-    try:
-        faulthandler.register(int(os.environ["PSD_STACK_SIGNAL"]), file=2)
-    except (KeyError, ValueError, OSError, RuntimeError):
-        pass  # without it the report has no Python lines
 
 
 def _me():
