@@ -401,6 +401,18 @@ def workers_of_another_launcher_are_left_alone():
                     env=dict(more, RANK='1', WORLD_SIZE='4'))
         check(job.count('the_script_was_started_by_' + word) == 1,
               repr(job.notes(0)))
+    # The usual case: the launcher imports torch itself.
+    start = ('import os, subprocess, sys\nimport torch\n'
+             'for rank in "01":\n'
+             '    os.environ.update(RANK=rank, WORLD_SIZE="2",\n'
+             '                      TORCHELASTIC_RUN_ID="1")\n'
+             '    subprocess.check_call([sys.executable, "x.py"])\n')
+    text = TRAIN + ('import subprocess, sys\n'
+                    'subprocess.check_call([sys.executable, "-c", "pass"])\n')
+    job = probe('$PY start.py', files={'start.py': start, 'x.py': text})
+    check((job.err + job.rank_err(1)).count('started by torchrun: ') == 1,
+          job.err)
+    check(job.count('joined') == 0, repr(job.notes(0)))
     job = probe('$PY x.py', files={'x.py': 'import torch\n'},
                 env={'RANK': '1', 'WORLD_SIZE': '4'})
     check([note[0] for note in job.notes(0)] == ['applied'],
