@@ -31,7 +31,6 @@ def install(torch):
 
 def uninstall():
     _patches.restore()
-    _host.stop()
 
 
 def _install_urllib(module):

@@ -72,7 +72,7 @@ def passing():
 
 def end():
     """This worker will save nothing more."""
-    if _host.is_active() and _mine is not None:
+    if _mine is not None and _mine[PID] == os.getpid():
         _mine[ENDED] = 1
 
 

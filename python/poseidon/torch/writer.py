@@ -25,7 +25,6 @@ def install(torch):
 
 def uninstall():
     _patches.restore()
-    _host.stop()
 
 
 def _install_writer(module):
