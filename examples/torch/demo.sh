@@ -53,7 +53,7 @@ loss = max(abs(a[0] - b[0]) / a[0] for a, b in zip(alone, ranks[0]))
 print("  alone and together differ by at most %.1e in a parameter and by %.1e "
       "of the test loss in any epoch" % (apart, loss))
 good = (len(ranks) == workers and all(r == ranks[0] for r in ranks)
-        and len(ranks[0]) == len(alone) and loss < 1e-3 and apart < 1e-3)
+        and len(ranks[0]) == len(alone) and loss < 1e-4 and apart < 1e-4)
 print("  " + ("the same training, on %d workers" % workers if good else
               "NOT THE SAME: this should not happen"))
 sys.exit(0 if good else 1)
