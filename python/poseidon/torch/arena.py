@@ -7,13 +7,14 @@ The library does it (psd_redirect_install in poseidon_step.h): it changes the
 calls of libc10.so alone. Where that is not possible gradients are staged, as
 all other memory is; torch never notices.
 """
+import logging
 import os
-import sys
 
 from poseidon import _lib
 
 LIBRARY = b"libc10.so"
 
+_log = logging.getLogger("poseidon")
 _on = _off = None
 
 
@@ -24,14 +25,14 @@ def install(session):
     library = _lib.library()
     status = library.psd_redirect_install(session, LIBRARY)
     if status != _lib.OK:
-        _debug("gradients are staged: " +
-               library.psd_error(session).decode(errors="replace"))
+        _log.debug("gradients are staged: %s",
+                   library.psd_error(session).decode(errors="replace"))
         return False
     # Bound here, as they are called in each pass.
     _on = lambda: library.psd_redirect_on(session)  # noqa: E731
     _off = lambda: library.psd_redirect_off(session)  # noqa: E731
     os.register_at_fork(after_in_child=uninstall)
-    _debug("gradients lie in the arena")
+    _log.debug("gradients lie in the arena")
     return True
 
 
@@ -51,8 +52,3 @@ def off():
     """It has ended, in whatever way."""
     if _off is not None:
         _off()
-
-
-def _debug(text):
-    if os.environ.get("PSD_DEBUG"):
-        sys.stderr.write("poseidon: %s\n" % text)
