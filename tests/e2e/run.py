@@ -5,10 +5,7 @@
 
 desk_test.py beside it uses what is defined here.
 
-Prints TAP. Every job runs with a marker in its environment and a private
-TMPDIR; after each test no process with the marker, no socket folder and no
-new entry of /dev/shm may be left. Nothing depends on timing beyond generous
-upper limits.
+Prints TAP. Nothing depends on timing beyond generous upper limits.
 """
 import glob
 import os
@@ -24,115 +21,10 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 
-from common import (BaseJob, EXCHANGE, Failure, GONE, JOBS, LIMIT, PSD, PSD_RUN,
-                    Skip, TESTS, WORKER, build, check, cmdline, contains, keep,
-                    main, test)
-
-
-class Job(BaseJob):
-    """One psd_run with its own folder and marker."""
-
-    def __init__(self, *args, env=None, cwd=None, preexec=None, stderr=None):
-        self.mark = uuid.uuid4().hex
-        self.folder = tempfile.mkdtemp(prefix='psd-e2e-')
-        self.tmp = os.path.join(self.folder, 't')
-        os.mkdir(self.tmp)
-        self.shm = set(os.listdir('/dev/shm'))
-        environment = dict(os.environ)
-        for name in list(environment):
-            if name.startswith('PSD_') or name.endswith('_NUM_THREADS'):
-                del environment[name]
-        environment.update(PSD_E2E_MARK=self.mark, TMPDIR=self.tmp,
-                           XDG_RUNTIME_DIR=self.tmp)
-        environment.update(env or {})
-        self.environment = environment
-        self.process = subprocess.Popen(
-            [PSD_RUN, *args], cwd=cwd or self.folder, env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=stderr or subprocess.PIPE, preexec_fn=preexec,
-            start_new_session=True)
-
-    def pids(self):
-        """Living processes of this job: pid -> parent."""
-        found = {}
-        for name in os.listdir('/proc'):
-            if not name.isdigit():
-                continue
-            try:
-                with open('/proc/%s/environ' % name, 'rb') as file:
-                    if self.mark.encode() not in file.read():
-                        continue
-                with open('/proc/%s/stat' % name) as file:
-                    fields = file.read().rsplit(')', 1)[1].split()
-                if fields[0] != 'Z':
-                    found[int(name)] = int(fields[1])
-            except (OSError, IndexError):
-                pass
-        return found
-
-    def role(self, role):
-        """Pid of the master, the guard or the agent."""
-        pids = self.pids()
-        for pid in pids:
-            words = cmdline(pid)
-            if len(words) < 2 or os.path.basename(words[0]) != 'psd':
-                continue
-            if (words[1] == role if role == 'master' else
-                    name_of(pid) == 'psd ' + role):
-                return pid
-        raise Failure('no %s among %r' % (role, pids))
-
-    def clean(self):
-        """Nothing is left, soon."""
-        deadline = time.time() + GONE
-        while time.time() < deadline:
-            left = self.pids()
-            if not left:
-                break
-            time.sleep(0.02)
-        check(not left, 'processes are left: %r' %
-              [(pid, cmdline(pid)) for pid in left])
-        if self.process.returncode == -signal.SIGKILL:
-            # Whoever looks for jobs next removes what psd_run could not.
-            subprocess.run([PSD, 'status'], env=self.environment,
-                           stdout=subprocess.DEVNULL, check=False)
-        while os.listdir(self.tmp) and time.time() < deadline:
-            time.sleep(0.02)
-        check(not os.listdir(self.tmp),
-              'a socket folder is left: %r' % os.listdir(self.tmp))
-        new = [name for name in set(os.listdir('/dev/shm')) - self.shm
-               if 'psd' in name]
-        check(not new, '/dev/shm has %r' % new)
-
-    def end(self):
-        """Whatever happened, leave nothing to the next test."""
-        for pid in self.pids():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def name_of(pid):
-    try:
-        with open('/proc/%d/comm' % pid) as file:
-            return file.read().strip()
-    except OSError:
-        return ''
-
-
-def start(*args, **kwargs):
-    return keep(Job(*args, **kwargs))
-
-
-def run(*args, **kwargs):
-    return start(*args, **kwargs).wait()
+from common import (EXCHANGE, Failure, JOBS, Job, LIMIT, PSD, PSD_RUN, Skip,
+                    TESTS, WORKER, build, check, cmdline, contains, keep,
+                    main, name_of, run, start, test)
 
 
 # ---- output ---------------------------------------------------------------
