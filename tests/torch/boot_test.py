@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-from common import (PYTHON, TorchJob, build, check, contains,
-                    environment, keep, main, test)
+from common import (PYTHON, TorchJob, build, check, contains, environment,
+                    keep, main, run, run_script, test)
 
 # The adapter: one line in the worker's file for everything that is called.
 PROBE = """
@@ -348,19 +348,6 @@ def an_import_that_fails_is_the_scripts_own_matter():
     check(job.count('applied') == 1, repr(job.notes(0)))
 
 
-@test
-def torch_that_is_missing_on_one_worker_is_the_reason():
-    job = probe('if [ $PSD_RANK = 0 ]; then PYTHONPATH=$PYTHONPATH:site; fi; '
-                'export PYTHONPATH; exec "$PY" -c '
-                '"import sys; sys.path = [p for p in sys.path if '
-                "'site-packages' not in p]; "
-                'exec(open(\'x.py\').read())"',
-                files={**FAKE, 'x.py': TRAIN + 'import time\ntime.sleep(60)'},
-                fake=False, code=1)
-    contains(job.err, 'reason: worker 1', 'ModuleNotFoundError',
-             "No module named 'torch'")
-
-
 # ---- scripts that distribute themselves ----------------------------------
 
 GROUP = """
@@ -414,10 +401,119 @@ def workers_of_another_launcher_are_left_alone():
                     env=dict(more, RANK='1', WORLD_SIZE='4'))
         check(job.count('the_script_was_started_by_' + word) == 1,
               repr(job.notes(0)))
+    # The usual case: the launcher imports torch itself.
+    start = ('import os, subprocess, sys\nimport torch\n'
+             'for rank in "01":\n'
+             '    os.environ.update(RANK=rank, WORLD_SIZE="2",\n'
+             '                      TORCHELASTIC_RUN_ID="1")\n'
+             '    subprocess.check_call([sys.executable, "x.py"])\n')
+    text = TRAIN + ('import subprocess, sys\n'
+                    'subprocess.check_call([sys.executable, "-c", "pass"])\n')
+    job = probe('$PY start.py', files={'start.py': start, 'x.py': text})
+    check((job.err + job.rank_err(1)).count('started by torchrun: ') == 1,
+          job.err)
+    check(job.count('joined') == 0, repr(job.notes(0)))
     job = probe('$PY x.py', files={'x.py': 'import torch\n'},
                 env={'RANK': '1', 'WORLD_SIZE': '4'})
     check([note[0] for note in job.notes(0)] == ['applied'],
           repr(job.notes(0)))
+
+
+# ---- with the adapter itself ----------------------------------------------
+
+STEPS = """
+import torch
+torch.manual_seed(1)
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(4, 3)).sum().backward()
+    optimizer.step()
+print("trained", model.weight.sum().item())
+"""
+OLD = {'old/torch/__init__.py': '__version__ = "1.13.1+cu117"\n'
+                                'from torch import optim\n',
+       'old/torch/optim.py': FAKE['site/torch/optim.py']}
+# Worker 1 has another torch in front.
+OTHER = ('if [ $PSD_RANK = 1 ]; then export PYTHONPATH=$PYTHONPATH:old; fi; '
+         'exec ' + PYTHON + ' train.py')
+
+
+@test
+def the_adapter_joins_and_leaves_in_good_order():
+    job = run_script(STEPS)
+    check('no worker joined' not in job.err, job.err)
+    contains(job.err, '2 workers done')
+    outs = job.outs(2)
+    check(outs[0] == outs[1] and 'trained' in outs[0], repr(outs))
+
+
+@test
+def every_kind_of_child_leaves_the_job_alone():
+    text = """
+import multiprocessing, os, subprocess, sys
+import torch
+def child():
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+    print("child", flush=True)
+if __name__ == "__main__":
+    exec(open("steps.py").read())
+    for way in ("fork", "spawn"):
+        process = multiprocessing.get_context(way).Process(target=child)
+        process.start()
+        process.join()
+        assert process.exitcode == 0, process.exitcode
+    subprocess.check_call([sys.executable, "steps.py"])
+    exec(open("steps.py").read())
+"""
+    job = run_script(text, files={'steps.py': STEPS})
+    for rank in range(2):
+        out = job.rank_out(rank)
+        check(out.count('child') == 2 and out.count('trained') == 3, out)
+    check('no worker joined' not in job.err, job.err)
+
+
+@test
+def torch_too_old_on_one_worker_is_the_reason():
+    job = run(OTHER, files={'train.py': STEPS, **OLD}, code=69)
+    contains(job.err, 'reason: worker 1', 'torch 1.13.1+cu117 is too old',
+             '2.1 or newer')
+
+
+@test
+def torch_missing_on_one_worker_is_the_reason():
+    hide = ('import os, sys\n'
+            'if os.environ["PSD_RANK"] == "1":\n'
+            '    sys.path = [entry for entry in sys.path\n'
+            '                if "site-packages" not in entry]\n')
+    job = run_script(hide + STEPS, code=1)
+    contains(job.err, 'reason: worker 1', "No module named 'torch'")
+
+
+@test
+def a_ddp_script_runs_as_it_is():
+    late = GROUP.replace('init_process_group("gloo"', 'optimizer = torch.optim'
+                         '.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)\n'
+                         'init_process_group("gloo"')
+    for text in (GROUP, late):
+        job = run_script(text, args=['attribute'])
+        contains(job.out, 'group 2.0')
+        check(job.err.count('poseidon: ') >= 1, job.err)
+        lines = [line for line in (job.err + job.rank_err(1)).split('\n')
+                 if 'torch.distributed.init_process_group' in line]
+        check(len(lines) == 1 and 'aside' in lines[0], repr(lines))
+
+
+@test
+def the_agent_can_ask_for_the_stack():
+    job = run_script('import os\nimport torch\ndef asked():\n'
+                     '    os.kill(os.getpid(),'
+                     ' int(os.environ["PSD_STACK_SIGNAL"]))\nasked()\n')
+    contains(job.err, 'line 4 in asked')
 
 
 if __name__ == '__main__':

@@ -5,7 +5,6 @@ process group; Horovod is imported; launchers of others leave their marks in
 the environment. The first that is seen has _patch.stand_aside called, once.
 """
 import functools
-import os
 import sys
 
 from poseidon import _boot
@@ -16,9 +15,9 @@ _done = False
 
 def install(torch):
     """The last part to be installed: it may take all others off again."""
-    launcher = _launcher(os.environ)
+    launcher = _boot.launcher()
     if launcher:
-        _leave(launcher)
+        _leave("the script was started by " + launcher)
         return
     _watch_groups(torch)
     _boot.after_import("horovod.torch",
@@ -32,22 +31,6 @@ def uninstall():
     while _calls:
         module, function = _calls.pop()
         module.init_process_group = function
-
-
-def _launcher(environ):
-    """Was this process started as one of several by another launcher? Its
-    RANK alone proves nothing: a batch system may have set it for all."""
-    try:
-        several = int(environ.get("WORLD_SIZE", "1")) > 1
-    except ValueError:
-        several = False
-    if not several or "RANK" not in environ:
-        return None
-    if "TORCHELASTIC_RUN_ID" in environ:
-        return "the script was started by torchrun"
-    if any(name.startswith("ACCELERATE_") for name in environ):
-        return "the script was started by accelerate"
-    return None
 
 
 def _watch_groups(torch):
