@@ -16,8 +16,8 @@ import ctypes
 import threading
 
 from poseidon import _job, _lib
-from poseidon.torch import (accum, bad, cuda, data, loss, meter, modules,
-                            slots, sparse, start, stats)
+from poseidon.torch import (accum, arena, bad, cuda, data, loss, meter,
+                            modules, slots, sparse, start, stats)
 
 # What workers tell each other with each pass.
 LOADED = 1   # somebody has loaded a state: start again from rank 0's
@@ -62,7 +62,7 @@ class Exchange:
 
     def redirect(self):
         """Gradients are born in the shared arena, where that can be."""
-        self.lib.psd_redirect_install(_lib.session(), b"libc10.so")
+        arena.install(_lib.session())
 
     # ---- the hook of a parameter
 
@@ -138,7 +138,7 @@ class Exchange:
             self.start()
         mine = self._weigh(roots)
         self._enter(roots)
-        self.lib.psd_redirect_on(_lib.session())
+        arena.on()
         try:
             real(roots if roots and roots[0] is not tensors else tensors,
                  *args, **kwargs)
@@ -146,7 +146,7 @@ class Exchange:
             self._break()
             raise
         finally:
-            self.lib.psd_redirect_off(_lib.session())
+            arena.off()
         if self.local:
             self.open = self.local = False
             self.done.clear()
