@@ -93,8 +93,7 @@ def library():
     if _library is None:
         loaded = ctypes.CDLL(_path())
         for name, (result, *arguments) in CALLS.items():
-            call = getattr(loaded, name, None)
-            if call is None: continue # DEV
+            call = getattr(loaded, name)
             call.restype, call.argtypes = result, arguments
         _library = loaded
     return _library
