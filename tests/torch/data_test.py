@@ -233,6 +233,33 @@ def split_iterable_processes():
 
 
 @test
+def split_pinned():
+    """Through the thread that pins memory for a GPU."""
+    if not torch.cuda.is_available():
+        raise common.Skip('no GPU')
+    for make in (lambda: Numbers(41), lambda: Stream(41)):
+        for workers in (0, 2):
+            same_as_alone(lambda: DataLoader(
+                make(), batch_size=8, num_workers=workers, pin_memory=True),
+                2)
+
+
+@test
+def split_random_on_cuda():
+    if not torch.cuda.is_available():
+        raise common.Skip('no GPU')
+
+    def run():
+        ranks.optimizer()
+        rows = torch.randint(100, (8,), device='cuda')
+        return rows.device.type, rows.tolist()
+
+    got = [answer for answer, _ in ranks.all_ranks(2, run,
+                                                   batch='split-random')]
+    check(got[0][0] == 'cuda' and len(got[0][1]) == len(got[1][1]) == 4, got)
+
+
+@test
 def split_user_collate():
     def collate(samples):
         return torch.stack([s['row'] for s in samples]).flip(0)
@@ -646,6 +673,27 @@ def split_random():
             check({total for _, (_, total) in parts} == {7}, 'total')
         contains(''.join(answers[0][1]), 'global batch 7 = ',
                  '(split-random)')
+
+
+@test
+def evaluation_left_early():
+    """Without no_grad, and by break: what follows is not its batch."""
+    def run():
+        model = nn.Linear(1, 1)
+        loader = DataLoader(Numbers(8), batch_size=4)
+        ranks.optimizer()
+        model.eval()
+        for _ in loader:
+            break
+        model.train()
+        torch.randint(9, (6,))
+        data.backward_seen()
+        return data.samples(), data.whole(), plan.facts(loader).learned
+
+    for answer, _ in ranks.all_ranks(2, run):
+        check(answer == (None, False, None), answer)
+    for answer, _ in ranks.all_ranks(2, run, batch='split-random'):
+        check(answer == ((3, 6), False, None), answer)
 
 
 @test
