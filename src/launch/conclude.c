@@ -24,29 +24,17 @@ static void settle_code(struct run *run)
     }
 }
 
-/* Did the user say PSD_DISABLE=1, here or by -x? */
-static bool is_disabled(const struct launch_start *start)
-{
-    static const char name[] = "PSD_DISABLE=";
-    const char *value = getenv("PSD_DISABLE");
-
-    for (uint32_t i = 0; i < start->variables.count; i++) {
-        const char *word = start->variables.words[i];
-
-        if (strncmp(word, name, sizeof(name) - 1) == 0) {
-            value = word + sizeof(name) - 1;
-        }
-    }
-    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
-}
-
 /* Python programs that all ran well, but each for itself. */
 static void tell_alone(struct supervise *supervise)
 {
     const struct launch_start *start = &supervise->plan->starts[0];
+    const char *off = getenv(LAUNCH_DISABLE);
     char text[512];
 
-    for (uint32_t i = 0; i < start->task_count && !is_disabled(start); i++) {
+    if (off != NULL && off[0] != '\0' && strcmp(off, "0") != 0) {
+        return; /* as it was wished */
+    }
+    for (uint32_t i = 0; i < start->task_count; i++) {
         const struct launch_task *task = &start->tasks[i];
 
         if (task->is_server) {

@@ -185,6 +185,20 @@ def a_file_that_is_no_program_is_126():
 
 
 @test
+def options_for_adapters_reach_the_workers():
+    show = 'echo $PSD_BATCH $PSD_ACCUM $PSD_NAN $PSD_SHARD_EVAL $PSD_SEED'
+    first = run('-n', '2', '--tee', 'all', show)
+    lines = re.findall(r'\] split auto allow 0 (\d+)\n', first.out)
+    check(len(lines) == 2 and lines[0] == lines[1], first.out)
+    with open(os.path.join(first.folder, 'poseidon_run.log')) as file:
+        contains(file.read(), 'the seed of all workers is %s\n' % lines[0])
+    check(run('-n', '2', show).out.split()[-1] != lines[0], 'the same seed')
+    given = run('--batch', 'per-worker', '--accum', '8', '--nan', 'stop',
+                '--shard-eval', '--seed', '0', show)
+    check(given.out == 'per-worker 8 stop 1 0\n', given.out)
+
+
+@test
 def wrong_usage_is_a_sentence_and_64():
     for args, text in (
             (['--frobnicate', '-n', '2', 'true'], 'unknown option'),
@@ -196,6 +210,12 @@ def wrong_usage_is_a_sentence_and_64():
             (['-n', '2', '-s', '5000', 'true'], 'must be in'),
             (['-n', '2', '-s', '500', '--threads', '9', 'true'], 'fewer'),
             (['--transport', 'pigeon', 'true'], 'auto|shm|tcp'),
+            (['--batch', 'whole', 'true'], 'split|per-worker|split-random'),
+            (['--accum', '0', 'true'], 'auto or a number from 1 to 1024'),
+            (['--accum', '1025', 'true'], 'auto or a number'),
+            (['--accum', '2x', 'true'], 'auto or a number'),
+            (['--nan', 'ignore', 'true'], 'allow|skip|stop'),
+            (['--seed', '-1', 'true'], 'must be in 0..4294967295'),
             (['-n'], 'needs a value')):
         job = run(*args)
         check(job.code == 64, '%r: %d %s' % (args, job.code, job.err))
