@@ -153,13 +153,35 @@ PSD_API psd_status psd_step_audit(struct psd_step *step,
 /* The first gradient of the pass that was not finite: returns 1 with its slot
  * and the first rank that had it (the size of the job: no rank had, but their
  * sum is too large for the type), the same on every worker; 0: none. Alone
- * that is looked for only where PSD_NAN is set to other than "allow". */
+ * that is looked for only with --nan skip or stop. */
 PSD_API int psd_step_bad(const struct psd_step *step, uint32_t *slot_p,
                          uint32_t *rank_p);
 
 /* Seconds of the last pass in which the caller stood still in finish or
  * now. */
 PSD_API double psd_step_exposed(const struct psd_step *step);
+
+/* ---- a framework's memory in the arena --------------------------------- */
+
+/* Direct the large blocks (64 KiB or more) that `library`, which is loaded
+ * already ("libc10.so" for torch), takes with posix_memalign to the session's
+ * arena, while redirection is on. What lies there is exchanged in place. The
+ * rest, and whatever the arena has no room for, goes to the allocator that the
+ * library used before. A forked child takes nothing from the arena.
+ * PSD_ENOSUP, with a sentence: the calls of that library are not found, or the
+ * session is a job of one, which shares nothing. */
+PSD_API psd_status psd_redirect_install(struct psd_session *session,
+                                        const char *library);
+
+/* From now on, until as many calls of psd_redirect_off. For all threads of the
+ * process. Cheap; no effect where nothing is installed. Any thread. */
+PSD_API void psd_redirect_on(struct psd_session *session);
+PSD_API void psd_redirect_off(struct psd_session *session);
+
+/* No more blocks in the arena. Those that the library holds stay valid, also
+ * after psd_close, which does this as well: the arena's memory is given back
+ * with the last of them. */
+PSD_API void psd_redirect_remove(struct psd_session *session);
 
 #ifdef __cplusplus
 }

@@ -4,8 +4,10 @@
 #     tools/setup.sh build            what `make` needs
 #     tools/setup.sh test             what `make test` needs besides
 #     tools/setup.sh lint             what `make lint` needs besides
+#     tools/setup.sh torch            a Python that has torch, for the tests
+#     tools/setup.sh torch --python   ... and print it
 #     tools/setup.sh bench            what `make bench` needs besides
-#     tools/setup.sh bench --python   ... and print the Python that has torch
+#     tools/setup.sh bench --python   ... and print the same Python
 #
 # Without root, without sudo or without apt it says what to install and ends
 # with 1. Debian 12 and Ubuntu 24.04 have every package under these names.
@@ -52,6 +54,8 @@ rows() {
     bench)
         echo "openmpi-bin cmd mpirun"
         echo "libopenmpi-dev cmd mpicc"
+        ;;
+    torch)
         echo "python3-venv venv"
         ;;
     esac
@@ -116,16 +120,25 @@ install_group() {
     fi
 }
 
-# A virtual environment, outside the tree, named after what is in it.
+# A virtual environment, outside the tree, named after what is in it; tests
+# and benchmarks share it. One that was interrupted is made again.
 torch_python() {
-    name=$(sha256sum bench/requirements.txt | cut -c1-12)
+    list=tests/torch/requirements.txt
+    name=$(sha256sum "$list" | cut -c1-12)
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/poseidon/$name
     if [ ! -e "$folder/complete" ]; then
+        mkdir -p "${folder%/*}"
+        exec 9>"$folder.lock"
+        if command -v flock >/dev/null 2>&1; then
+            flock 9
+        fi
+    fi
+    if [ ! -e "$folder/complete" ]; then
         echo "setup: installing torch into $folder" >&2
-        python3 -m venv "$folder" >&2
+        python3 -m venv --clear "$folder" >&2
         "$folder/bin/python" -m pip install -q --disable-pip-version-check \
-            -r bench/requirements.txt >&2 || {
-            echo "setup: pip could not install bench/requirements.txt" >&2
+            -r "$list" >&2 || {
+            echo "setup: pip could not install $list" >&2
             exit 1
         }
         touch "$folder/complete"
@@ -148,13 +161,18 @@ lint)
     install_group build
     install_group lint
     ;;
+torch)
+    install_group torch
+    torch_python "${2:-}"
+    ;;
 bench)
     install_group build
     install_group bench
+    install_group torch
     torch_python "${2:-}"
     ;;
 *)
-    echo "usage: tools/setup.sh build|test|lint|bench [--python]" >&2
+    echo "usage: tools/setup.sh build|test|lint|torch|bench [--python]" >&2
     exit 2
     ;;
 esac

@@ -18,8 +18,17 @@
 
 /* Those of these that are there, from the folder above bin: an installed
  * tree, or one that was built in place. */
-static const char *const parts[] = {"bin/psd", "bin/psd_run",
-                                    "lib/libposeidon.so.0", "libposeidon.so.0"};
+static const struct {
+    const char *path;
+    const char *proof; /* there: it is ours; "": the path itself */
+} parts[] = {
+    {"bin/psd", ""},
+    {"bin/psd_run", ""},
+    {"lib/libposeidon.so.0", ""},
+    {"libposeidon.so.0", ""},
+    {"lib/poseidon/python", "/boot/sitecustomize.py"},
+    {"python", "/boot/sitecustomize.py"},
+};
 
 #define PART_COUNT (sizeof(parts) / sizeof(parts[0]))
 
@@ -27,16 +36,19 @@ static void child_run(const char *root, int out) __attribute__((noreturn));
 
 static void child_run(const char *root, int out)
 {
-    char *argv[8 + PART_COUNT] = {"tar", "-chf", "-"};
-    size_t count = 3;
+    char *argv[8 + PART_COUNT] = {"tar", "--exclude=__pycache__", "-chf", "-"};
+    size_t count = 4;
 
     dup2(out, STDOUT_FILENO);
     if (chdir(root) != 0) {
         _exit(127);
     }
     for (size_t i = 0; i < PART_COUNT; i++) {
-        if (access(parts[i], R_OK) == 0) {
-            argv[count++] = (char *)(uintptr_t)parts[i];
+        char proof[64];
+
+        snprintf(proof, sizeof(proof), "%s%s", parts[i].path, parts[i].proof);
+        if (access(proof, R_OK) == 0) {
+            argv[count++] = (char *)(uintptr_t)parts[i].path;
         }
     }
     argv[count] = NULL;

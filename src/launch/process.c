@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "launch/exit_code.h"
+#include "launch/injection.h"
 #include "launch/spawn.h"
 
 #define PROCESS_WORDS_MAX 4
@@ -63,6 +64,9 @@ static psd_status make_environment(const struct process *process,
                        status == PSD_OK && !is_ps;
          i++) {
         status = set_number(environment_p, numbers[i].name, numbers[i].value);
+    }
+    if (status == PSD_OK && !task->is_server) {
+        status = injection_add(environment_p);
     }
     if (status != PSD_OK) {
         launch_words_fini(environment_p);

@@ -44,7 +44,7 @@ static psd_status flight_stage(struct psd_session *session, uint32_t index)
     struct flight *flight = &session->flights[index];
     bool gather = tensor->kind == PSD_KIND_GATHER;
     bool in_place = (flight->data == NULL || flight->data == flight->out) &&
-                    arena_contains(&session->arena, flight->out,
+                    arena_contains(session->arena, flight->out,
                                    tensor->size);
     char *to;
 
@@ -54,7 +54,7 @@ static psd_status flight_stage(struct psd_session *session, uint32_t index)
                      (in_place && flight->data != NULL)))) {
         return PSD_OK;
     }
-    flight->staged = arena_alloc(&session->arena, stage_size(session, tensor));
+    flight->staged = arena_alloc(session->arena, stage_size(session, tensor));
     if (flight->staged == NULL) {
         return session_fail(session, PSD_ENOMEM,
                             "the shared arena is full: no room to stage "
@@ -101,7 +101,7 @@ static void flight_unstage(struct psd_session *session, uint32_t index)
     } else if ((flight->flags & FRAME_FLAG_NOBODY) == 0) {
         memcpy(flight->out, flight->staged, tensor->size);
     }
-    arena_free(&session->arena, flight->staged);
+    arena_free(session->arena, flight->staged);
     flight->staged = NULL;
 }
 

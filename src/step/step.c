@@ -62,15 +62,6 @@ psd_status step_check(struct psd_step *step, psd_status status)
 
 /* ---- slots ------------------------------------------------------------- */
 
-/* Is it wanted that a gradient which is not finite is seen (--nan)? Then even
- * a job of one sums. */
-static bool looks_for_nan(void)
-{
-    const char *nan = getenv("PSD_NAN");
-
-    return nan != NULL && strcmp(nan, "allow") != 0;
-}
-
 psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
 {
     struct psd_step *step = mem_zalloc(sizeof(*step));
@@ -81,7 +72,11 @@ psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
     step->session = session;
     step->size = psd_size(session);
     step->rank = psd_rank(session);
-    step->alone = step->size == 1 && !looks_for_nan();
+    /* With --nan skip or stop even a job of one sums, to see what is not
+     * finite. */
+    step->alone =
+        step->size == 1 && (session->settings.nan == NULL ||
+                            strcmp(session->settings.nan, "allow") == 0);
     pthread_mutex_init(&step->lock, NULL);
     *step_p = step;
     return PSD_OK;

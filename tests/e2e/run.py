@@ -5,10 +5,7 @@
 
 desk_test.py beside it uses what is defined here.
 
-Prints TAP. Every job runs with a marker in its environment and a private
-TMPDIR; after each test no process with the marker, no socket folder and no
-new entry of /dev/shm may be left. Nothing depends on timing beyond generous
-upper limits.
+Prints TAP. Nothing depends on timing beyond generous upper limits.
 """
 import glob
 import json
@@ -25,115 +22,10 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 
-from common import (BaseJob, EXCHANGE, Failure, GONE, JOBS, LIMIT, PASSES,
-                    PSD, PSD_RUN, Skip, TESTS, WORKER, build, check, cmdline,
-                    contains, keep, main, test)
-
-
-class Job(BaseJob):
-    """One psd_run with its own folder and marker."""
-
-    def __init__(self, *args, env=None, cwd=None, preexec=None, stderr=None):
-        self.mark = uuid.uuid4().hex
-        self.folder = tempfile.mkdtemp(prefix='psd-e2e-')
-        self.tmp = os.path.join(self.folder, 't')
-        os.mkdir(self.tmp)
-        self.shm = set(os.listdir('/dev/shm'))
-        environment = dict(os.environ)
-        for name in list(environment):
-            if name.startswith('PSD_') or name.endswith('_NUM_THREADS'):
-                del environment[name]
-        environment.update(PSD_E2E_MARK=self.mark, TMPDIR=self.tmp,
-                           XDG_RUNTIME_DIR=self.tmp)
-        environment.update(env or {})
-        self.environment = environment
-        self.process = subprocess.Popen(
-            [PSD_RUN, *args], cwd=cwd or self.folder, env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=stderr or subprocess.PIPE, preexec_fn=preexec,
-            start_new_session=True)
-
-    def pids(self):
-        """Living processes of this job: pid -> parent."""
-        found = {}
-        for name in os.listdir('/proc'):
-            if not name.isdigit():
-                continue
-            try:
-                with open('/proc/%s/environ' % name, 'rb') as file:
-                    if self.mark.encode() not in file.read():
-                        continue
-                with open('/proc/%s/stat' % name) as file:
-                    fields = file.read().rsplit(')', 1)[1].split()
-                if fields[0] != 'Z':
-                    found[int(name)] = int(fields[1])
-            except (OSError, IndexError):
-                pass
-        return found
-
-    def role(self, role):
-        """Pid of the master, the guard or the agent."""
-        pids = self.pids()
-        for pid in pids:
-            words = cmdline(pid)
-            if len(words) < 2 or os.path.basename(words[0]) != 'psd':
-                continue
-            if (words[1] == role if role == 'master' else
-                    name_of(pid) == 'psd ' + role):
-                return pid
-        raise Failure('no %s among %r' % (role, pids))
-
-    def clean(self):
-        """Nothing is left, soon."""
-        deadline = time.time() + GONE
-        while time.time() < deadline:
-            left = self.pids()
-            if not left:
-                break
-            time.sleep(0.02)
-        check(not left, 'processes are left: %r' %
-              [(pid, cmdline(pid)) for pid in left])
-        if self.process.returncode == -signal.SIGKILL:
-            # Whoever looks for jobs next removes what psd_run could not.
-            subprocess.run([PSD, 'status'], env=self.environment,
-                           stdout=subprocess.DEVNULL, check=False)
-        while os.listdir(self.tmp) and time.time() < deadline:
-            time.sleep(0.02)
-        check(not os.listdir(self.tmp),
-              'a socket folder is left: %r' % os.listdir(self.tmp))
-        new = [name for name in set(os.listdir('/dev/shm')) - self.shm
-               if 'psd' in name]
-        check(not new, '/dev/shm has %r' % new)
-
-    def end(self):
-        """Whatever happened, leave nothing to the next test."""
-        for pid in self.pids():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def name_of(pid):
-    try:
-        with open('/proc/%d/comm' % pid) as file:
-            return file.read().strip()
-    except OSError:
-        return ''
-
-
-def start(*args, **kwargs):
-    return keep(Job(*args, **kwargs))
-
-
-def run(*args, **kwargs):
-    return start(*args, **kwargs).wait()
+from common import (EXCHANGE, Failure, JOBS, Job, LIMIT, PASSES, PSD, PSD_RUN,
+                    Skip, TESTS, WORKER, build, check, cmdline, contains,
+                    keep, main, name_of, run, start, test)
 
 
 # ---- output ---------------------------------------------------------------
@@ -294,6 +186,20 @@ def a_file_that_is_no_program_is_126():
 
 
 @test
+def options_for_adapters_reach_the_workers():
+    show = 'echo $PSD_BATCH $PSD_ACCUM $PSD_NAN $PSD_SHARD_EVAL $PSD_SEED'
+    first = run('-n', '2', '--tee', 'all', show)
+    lines = re.findall(r'\] split auto allow 0 (\d+)\n', first.out)
+    check(len(lines) == 2 and lines[0] == lines[1], first.out)
+    with open(os.path.join(first.folder, 'poseidon_run.log')) as file:
+        contains(file.read(), 'the seed of all workers is %s\n' % lines[0])
+    check(run('-n', '2', show).out.split()[-1] != lines[0], 'the same seed')
+    given = run('--batch', 'per-worker', '--accum', '8', '--nan', 'stop',
+                '--shard-eval', '--seed', '0', show)
+    check(given.out == 'per-worker 8 stop 1 0\n', given.out)
+
+
+@test
 def wrong_usage_is_a_sentence_and_64():
     for args, text in (
             (['--frobnicate', '-n', '2', 'true'], 'unknown option'),
@@ -305,6 +211,12 @@ def wrong_usage_is_a_sentence_and_64():
             (['-n', '2', '-s', '5000', 'true'], 'must be in'),
             (['-n', '2', '-s', '500', '--threads', '9', 'true'], 'fewer'),
             (['--transport', 'pigeon', 'true'], 'auto|shm|tcp'),
+            (['--batch', 'whole', 'true'], 'split|per-worker|split-random'),
+            (['--accum', '0', 'true'], 'auto or a number from 1 to 1024'),
+            (['--accum', '1025', 'true'], 'auto or a number'),
+            (['--accum', '2x', 'true'], 'auto or a number'),
+            (['--nan', 'ignore', 'true'], 'allow|skip|stop'),
+            (['--seed', '-1', 'true'], 'must be in 0..4294967295'),
             (['-n'], 'needs a value')):
         job = run(*args)
         check(job.code == 64, '%r: %d %s' % (args, job.code, job.err))
@@ -421,11 +333,10 @@ def a_trace_shows_exchanges_waits_and_marks():
 
 @test
 def every_pass_gives_the_right_bits_on_every_way():
-    for env in ({}, {'PSD_NAN': 'skip'}):
-        check(subprocess.run([PASSES], stdout=subprocess.DEVNULL,
-                             timeout=LIMIT, env=dict(os.environ, **env),
-                             check=False).returncode == 0, 'alone %r' % env)
-    for workers, way in (('1', []), ('2', []), ('4', []),
+    check(subprocess.run([PASSES], stdout=subprocess.DEVNULL, timeout=LIMIT,
+                         check=False).returncode == 0, 'alone')
+    for workers, way in (('1', []), ('1', ['--nan', 'skip']),
+                         ('2', []), ('4', []),
                          ('2', ['--transport', 'tcp']),
                          ('4', ['--transport', 'tcp', '--digest', 'step']),
                          ('2', ['-s', '1']), ('3', ['--block-size', '4K'])):

@@ -1,0 +1,176 @@
+"""Who joins the job, and when: after `import torch`, in the process that was
+launched and in no other.
+
+start() puts a finder in front of sys.meta_path. It imports nothing and finds
+nothing by itself: it only waits until the script imports one of FRAMEWORKS,
+and runs the adapter's apply(module) right after. The first process that does
+so claims the worker: PSD_BOOT="pid:starttime" in its environment. Its
+children inherit the claim of another process and stand aside: data-loader
+workers, compilers, helpers by `python -c`. A script that exec's itself is the
+same process and claims again. The session opens later, when is_worker() is
+asked by the adapter.
+"""
+import os
+import sys
+
+FRAMEWORKS = {"torch": "poseidon.torch._patch"}
+
+CLAIM = "PSD_BOOT"
+SAID = "PSD_BOOT_SAID"
+
+_waiting = {}     # name of a module: functions to call with it
+_at_fork = []     # functions to call in a forked child
+_claimed = None   # pid of this process, once it has claimed the worker
+_finder = None
+
+
+def start():
+    """Wait for the frameworks, unless an ancestor has claimed the worker."""
+    token = os.environ.get(CLAIM)
+    if _finder is not None:
+        return
+    if token and token != _me():
+        _explain()
+        return
+    for name, adapter in FRAMEWORKS.items():
+        after_import(name, _joiner(adapter))
+    os.register_at_fork(after_in_child=_forked)
+
+
+def after_import(name, function):
+    """Call function(module) when module `name` was imported: now, if it is
+    there already, else right after the import that the script makes."""
+    global _finder
+    module = sys.modules.get(name)
+    if module is not None:
+        function(module)
+        return
+    _waiting.setdefault(name, []).append(function)
+    if _finder is None:
+        _finder = _Finder()
+        sys.meta_path.insert(0, _finder)
+
+
+def on_fork(function):
+    """Call function() in a forked child, where nothing is watched any more:
+    what was patched has to be switched off there, without a word."""
+    _at_fork.append(function)
+
+
+def is_worker():
+    """Is this the process that has claimed the worker?"""
+    return _claimed == os.getpid() and not _is_spawned()
+
+
+def launcher():
+    """The name of another launcher that started this process as one of
+    several; None: there is none. RANK alone proves nothing: a batch system
+    may have set it for all."""
+    environ = os.environ
+    if environ.get("WORLD_SIZE", "1") == "1" or "RANK" not in environ:
+        return None
+    if "TORCHELASTIC_RUN_ID" in environ:
+        return "torchrun"
+    if any(name.startswith("ACCELERATE_") for name in environ):
+        return "accelerate"
+    return None
+
+
+def _explain():
+    """Such a launcher has imported torch before the script could: what it
+    starts says why it does not join, once."""
+    name = launcher()
+    if name and SAID not in os.environ:
+        os.environ[SAID] = "1"
+        if os.environ["RANK"] == "0":
+            from poseidon import _job
+            _job.say("the script was started by %s: it distributes itself, "
+                     "Poseidon stands aside" % name)
+
+
+def _joiner(adapter):
+    def join(module):
+        if _claim():
+            __import__(adapter)
+            sys.modules[adapter].apply(module)
+    return join
+
+
+def _claim():
+    global _claimed
+    token, me = os.environ.get(CLAIM), _me()
+    if (token and token != me) or _is_spawned():
+        return False
+    os.environ[CLAIM] = me
+    _claimed = os.getpid()
+    return True
+
+
+def _me():
+    """Pid and start time: they outlive an exec and are never used twice."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    return "%d:%s" % (os.getpid(), fields[19].decode())
+
+
+def _is_spawned():
+    """Was this process made by multiprocessing? While a spawned one is still
+    being prepared, it imports the script but has no parent yet."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and (
+        process.parent_process() is not None
+        or getattr(process.current_process(), "_inheriting", False))
+
+
+def _forked():
+    global _claimed
+    _claimed = None
+    _waiting.clear()
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    for function in _at_fork:
+        function()
+
+
+class _Finder:
+    """Lets the others find; the loader of a module that somebody waits for
+    then tells us when it has run."""
+
+    def __init__(self):
+        self.searching = set()
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in _waiting or name in self.searching:
+            return None
+        self.searching.add(name)  # another finder may ask all of us again
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                if finder is self or find is None:
+                    continue
+                spec = find(name, path, target)
+                if spec is not None:
+                    _watch(spec)
+                    return spec
+        finally:
+            self.searching.discard(name)
+        return None
+
+
+def _watch(spec):
+    """The loader stays the one that was found, only its exec_module is
+    another until it has run: who looks at the module sees nothing of us."""
+    loader, name = spec.loader, spec.name
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module):
+        if module.__name__ != name:  # the loader is shared
+            return execute(module)
+        loader.__dict__.pop("exec_module", None)
+        execute(module)
+        for function in _waiting.pop(name, ()):
+            function(module)
+
+    loader.exec_module = exec_module
