@@ -28,6 +28,7 @@ PSD = os.path.join(build, 'bin', 'psd')
 PSD_RUN = os.path.join(build, 'bin', 'psd_run')
 WORKER = os.path.join(build, 'tests', 'e2e', 'e2e_worker')
 EXCHANGE = os.path.join(build, 'tests', 'e2e', 'e2e_exchange')
+PASSES = os.path.join(build, 'tests', 'e2e', 'e2e_passes')
 TESTS = []
 JOBS = []  # of the test that runs
 
