@@ -97,6 +97,11 @@ if rank == 0:
 module.save("script.pt")
 torch.jit.load("script.pt")
 torch.jit.save(module, "script.pt")
+program = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
+if rank == 0:
+    time.sleep(0.7)
+torch.export.save(program, "program.pt2")
+torch.export.load("program.pt2")
 print("fine")
 ''')
     # A worker may be a turn behind, never ahead of what is there.
