@@ -44,7 +44,7 @@ static psd_status flight_stage(struct psd_session *session, uint32_t index)
     struct flight *flight = &session->flights[index];
     bool gather = tensor->kind == PSD_KIND_GATHER;
     bool in_place = (flight->data == NULL || flight->data == flight->out) &&
-                    arena_contains(&session->arena, flight->out,
+                    arena_contains(session->arena, flight->out,
                                    tensor->size);
     char *to;
 
@@ -54,7 +54,7 @@ static psd_status flight_stage(struct psd_session *session, uint32_t index)
                      (in_place && flight->data != NULL)))) {
         return PSD_OK;
     }
-    flight->staged = arena_alloc(&session->arena, stage_size(session, tensor));
+    flight->staged = arena_alloc(session->arena, stage_size(session, tensor));
     if (flight->staged == NULL) {
         return session_fail(session, PSD_ENOMEM,
                             "the shared arena is full: no room to stage "
@@ -101,7 +101,7 @@ static void flight_unstage(struct psd_session *session, uint32_t index)
     } else if ((flight->flags & FRAME_FLAG_NOBODY) == 0) {
         memcpy(flight->out, flight->staged, tensor->size);
     }
-    arena_free(&session->arena, flight->staged);
+    arena_free(session->arena, flight->staged);
     flight->staged = NULL;
 }
 
@@ -168,6 +168,7 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
     }
     flight->flags = 0;
     flight->contributors = 0;
+    flight->bad = 0;
     flight->in_flight = true;
     flight->ticket = ++session->tickets;
     session->open_tickets++;
@@ -219,10 +220,19 @@ static psd_status check_push(struct psd_session *session, uint32_t tensor,
                               "kind",
                               shape->name, op);
     }
-    if (args->data == NULL || !reduce_weight_fits(args->weight)) {
+    if (!reduce_weight_fits(args->weight) ||
+        (args->data == NULL &&
+         (args->out == NULL || args->weight == 0.0))) {
         return session_refuse(session,
                               "tensor %s: a push needs data and a weight of "
-                              "0 to 2^40",
+                              "0 to 2^40; without data it is zeros, and "
+                              "needs out and a weight above 0",
+                              shape->name);
+    }
+    if (args->data == NULL && !reduce_zeros_fit(shape, op)) {
+        return session_refuse(session,
+                              "tensor %s: zeros without data are for mean, "
+                              "sum and or",
                               shape->name);
     }
     *op_p = op;
@@ -387,6 +397,7 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
             .contributors = flight->contributors,
             .nobody = (flight->flags & FRAME_FLAG_NOBODY) != 0,
             .no_weight = (flight->flags & FRAME_FLAG_NOWEIGHT) != 0,
+            .bad = flight->bad,
         };
     }
     return (psd_status)atomic_load(&session->failed);

@@ -17,6 +17,7 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "memory/redirect.h"
 
 static _Thread_local char open_error[SESSION_ERROR_MAX] = "";
 
@@ -186,6 +187,17 @@ static size_t ram_size(void)
                                  : (size_t)1 << 32;
 }
 
+static psd_status make_arena(struct psd_session *session, void *base,
+                             size_t size)
+{
+    session->arena = mem_zalloc(sizeof(*session->arena));
+    if (session->arena == NULL) {
+        return PSD_ENOMEM;
+    }
+    arena_init(session->arena, base, size);
+    return PSD_OK;
+}
+
 static psd_status open_private_arena(struct psd_session *session)
 {
     size_t size = ram_size();
@@ -194,8 +206,7 @@ static psd_status open_private_arena(struct psd_session *session)
     if (session->private_base == NULL) {
         return PSD_ENOMEM;
     }
-    arena_init(&session->arena, session->private_base, size);
-    return PSD_OK;
+    return make_arena(session, session->private_base, size);
 }
 
 /* Map the board and every local worker's arena. */
@@ -225,17 +236,19 @@ static psd_status open_shared(struct psd_session *session)
             return PSD_ESYSTEM;
         }
     }
-    arena_init(&session->arena, session->arenas[session->local_rank],
-               welcome->arena_size);
-    return PSD_OK;
+    return make_arena(session, session->arenas[session->local_rank],
+                      welcome->arena_size);
 }
 
 static void close_memory(struct psd_session *session)
 {
     const struct message_welcome *welcome = &session->member.welcome;
 
-    if (session->arena.base != NULL) {
-        arena_fini(&session->arena);
+    if (session->arena != NULL && !redirect_release(session->arena)) {
+        session->arenas[session->local_rank] = NULL; /* blocks are out */
+    } else if (session->arena != NULL) {
+        arena_fini(session->arena);
+        mem_free(session->arena);
     }
     for (uint32_t i = 0; session->arenas != NULL && i < welcome->local_workers;
          i++) {
@@ -247,7 +260,7 @@ static void close_memory(struct psd_session *session)
     if (session->shm.head != NULL) {
         munmap(session->shm.head, session->shm.size);
     }
-    mem_unmap(session->private_base, session->arena.size);
+    mem_unmap(session->private_base, ram_size());
 }
 
 /* ---- opening ----------------------------------------------------------- */
@@ -283,7 +296,7 @@ static psd_status open_way(struct psd_session *session)
     }
     status = host_init(&session->host, &session->shm, &session->model,
                        session->rank, session->size, session->arenas,
-                       &session->arena);
+                       session->arena);
     session->host.user = session;
     session->host.done = session_done;
     session->host.helpers = cpu_allowed() - 1;
@@ -434,18 +447,18 @@ uint32_t psd_local_size(const struct psd_session *session)
 
 void *psd_alloc(struct psd_session *session, size_t size)
 {
-    return arena_alloc(&session->arena, size);
+    return arena_alloc(session->arena, size);
 }
 
 void psd_free(struct psd_session *session, void *pointer)
 {
     if (pointer != NULL) {
-        arena_free(&session->arena, pointer);
+        arena_free(session->arena, pointer);
     }
 }
 
 int psd_contains(const struct psd_session *session, const void *pointer,
                  size_t size)
 {
-    return arena_contains(&session->arena, pointer, size);
+    return arena_contains(session->arena, pointer, size);
 }

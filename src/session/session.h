@@ -76,7 +76,8 @@ struct psd_session {
     void *private_base;       /* SOLO: what the arena lies in */
     struct shm_board shm;
     char **arenas;            /* by local rank, as mapped here */
-    struct arena arena;
+    struct arena *arena;      /* of its own, as it may outlive the session:
+                               * memory/redirect.h */
     struct host host;
 
     struct reduce_round solo; /* SOLO: the one rank's rounds */

@@ -24,7 +24,7 @@
 /* One exchange of one tensor. */
 struct flight {
     uint64_t step;        /* of the push in flight, or of the next one */
-    const char *data;     /* NULL: absent */
+    const char *data;     /* NULL: absent, or zeros if weight is above 0 */
     char *out;            /* where the answer goes */
     char *staged;         /* memory that the path reads and writes instead of
                            * data and out; NULL: none */
@@ -34,6 +34,7 @@ struct flight {
     uint32_t blocks_left; /* not answered */
     uint32_t blocks_next; /* the first that is not released */
     uint32_t contributors;
+    uint32_t bad;         /* as in psd_result, of the blocks so far */
     uint16_t flags;       /* FRAME_FLAG_NOBODY ... of the answer */
     uint8_t op;
     bool in_flight;       /* not answered yet */

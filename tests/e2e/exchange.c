@@ -96,6 +96,7 @@ static void train(const psd_tensor *tensors, float *const *data,
             CHECK(psd_wait(session, tickets[t], NULL) == PSD_EINVAL);
             CHECK(result.step == step);
             CHECK((int)result.no_weight == nobody && result.nobody == 0);
+            CHECK(result.bad == 0);
             for (size_t i = 0; i < count[t]; i++) {
                 float right = nobody ? 0 : mean(step, i);
 
@@ -275,6 +276,41 @@ static void store(void)
     }
 }
 
+/* Each rank in turn has one number that is not finite, the next rank has
+ * another elsewhere; then only the sum has. Who hears what is the same
+ * everywhere. */
+static void not_finite(void)
+{
+    struct psd_spec spec = { .name = "wild", .dtype = PSD_FLOAT32,
+                             .count = BIG };
+    float *data = psd_alloc(session, sizeof(*data) * BIG);
+    psd_tensor tensor;
+
+    CHECK(data != NULL);
+    CHECK(psd_register(session, &spec, 1, &tensor) == PSD_OK);
+    for (uint32_t step = 0; step < size + 2; step++) {
+        struct psd_result result;
+        uint32_t wanted = step < size ? step + 1 : 0;
+
+        for (size_t i = 0; i < BIG; i++) {
+            data[i] = value(rank, step, i);
+        }
+        if (step == rank) {
+            data[BIG - 1] = NAN;
+        } else if (step + 1 == rank) {
+            data[0] = -INFINITY;
+        } else if (step == size) {
+            data[BIG / 2] = 3e38f;
+            wanted = size == 1 ? 0 : size + 1;
+        }
+        CHECK(psd_push_pull(session, tensor, data, 1, PSD_OP_SUM, &result) ==
+              PSD_OK);
+        CHECK(result.bad == wanted);
+        CHECK(result.nobody == 0 && result.contributors == size);
+    }
+    psd_free(session, data);
+}
+
 /* Rank r has data for r + 2 steps; twice, with private memory. */
 static void join(void)
 {
@@ -386,6 +422,7 @@ int main(int argc, char **argv)
     reduce_others();
     gather_and_broadcast();
     store();
+    not_finite();
     join();
     CHECK(psd_barrier(session) == PSD_OK);
     if (rank == 0) {

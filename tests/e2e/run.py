@@ -22,9 +22,9 @@ import tempfile
 import threading
 import time
 
-from common import (EXCHANGE, Failure, JOBS, Job, LIMIT, PSD, PSD_RUN, Skip,
-                    TESTS, WORKER, build, check, cmdline, contains, keep,
-                    main, name_of, run, start, test)
+from common import (EXCHANGE, Failure, JOBS, Job, LIMIT, PASSES, PSD, PSD_RUN,
+                    Skip, TESTS, WORKER, build, check, cmdline, contains,
+                    keep, main, name_of, run, start, test)
 
 
 # ---- output ---------------------------------------------------------------
@@ -185,6 +185,20 @@ def a_file_that_is_no_program_is_126():
 
 
 @test
+def options_for_adapters_reach_the_workers():
+    show = 'echo $PSD_BATCH $PSD_ACCUM $PSD_NAN $PSD_SHARD_EVAL $PSD_SEED'
+    first = run('-n', '2', '--tee', 'all', show)
+    lines = re.findall(r'\] split auto allow 0 (\d+)\n', first.out)
+    check(len(lines) == 2 and lines[0] == lines[1], first.out)
+    with open(os.path.join(first.folder, 'poseidon_run.log')) as file:
+        contains(file.read(), 'the seed of all workers is %s\n' % lines[0])
+    check(run('-n', '2', show).out.split()[-1] != lines[0], 'the same seed')
+    given = run('--batch', 'per-worker', '--accum', '8', '--nan', 'stop',
+                '--shard-eval', '--seed', '0', show)
+    check(given.out == 'per-worker 8 stop 1 0\n', given.out)
+
+
+@test
 def wrong_usage_is_a_sentence_and_64():
     for args, text in (
             (['--frobnicate', '-n', '2', 'true'], 'unknown option'),
@@ -196,6 +210,12 @@ def wrong_usage_is_a_sentence_and_64():
             (['-n', '2', '-s', '5000', 'true'], 'must be in'),
             (['-n', '2', '-s', '500', '--threads', '9', 'true'], 'fewer'),
             (['--transport', 'pigeon', 'true'], 'auto|shm|tcp'),
+            (['--batch', 'whole', 'true'], 'split|per-worker|split-random'),
+            (['--accum', '0', 'true'], 'auto or a number from 1 to 1024'),
+            (['--accum', '1025', 'true'], 'auto or a number'),
+            (['--accum', '2x', 'true'], 'auto or a number'),
+            (['--nan', 'ignore', 'true'], 'allow|skip|stop'),
+            (['--seed', '-1', 'true'], 'must be in 0..4294967295'),
             (['-n'], 'needs a value')):
         job = run(*args)
         check(job.code == 64, '%r: %d %s' % (args, job.code, job.err))
@@ -258,6 +278,38 @@ def every_call_gives_the_right_bits_on_every_way():
             check(job.code == 0, '%s %r: %d %s' % (workers, way, job.code,
                                                    job.err))
             check(job.out == 'exchange: all answers right\n', job.out)
+            job.clean()
+
+
+@test
+def every_pass_gives_the_right_bits_on_every_way():
+    for env in ({}, {'PSD_NAN': 'skip'}):
+        check(subprocess.run([PASSES], stdout=subprocess.DEVNULL,
+                             timeout=LIMIT, env=dict(os.environ, **env),
+                             check=False).returncode == 0, 'alone %r' % env)
+    for workers, way in (('1', []), ('2', []), ('4', []),
+                         ('2', ['--transport', 'tcp']),
+                         ('4', ['--transport', 'tcp', '--digest', 'step']),
+                         ('2', ['-s', '1']), ('3', ['--block-size', '4K'])):
+        job = run('-n', workers, *way, '--', PASSES)
+        check(job.code == 0, '%s %r: %d %s' % (workers, way, job.code,
+                                               job.err))
+        check(job.out == 'passes: all answers right\n', job.out)
+        job.clean()
+
+
+@test
+def passes_of_different_models_are_told_and_65():
+    for case, text in (
+            ('differ', 'worker 2 has "extra" float32 x 4'),
+            ('differ-late', 'worker 2 has "extra" float32 x 4'),
+            ('differ-start', 'layer1'),
+            ('mixed', 'the gradient of table is sparse on some workers')):
+        for way in ([], ['--transport', 'tcp']):
+            job = run('-n', '3', *way, '--', PASSES, case)
+            check(job.code == 65, '%s %r: %d %s' % (case, way, job.code,
+                                                    job.err))
+            contains(job.err, text)
             job.clean()
 
 
