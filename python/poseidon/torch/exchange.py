@@ -17,7 +17,7 @@ import os
 import sys
 
 from poseidon import _boot, _job, _lib
-from poseidon.torch import arena, meter, modules, passes, seed
+from poseidon.torch import arena, meter, modules, passes, save, seed
 
 _patched = []     # (owner, name, what it was)
 _handles = []     # hooks of torch
@@ -70,6 +70,7 @@ def join():
     """Open the session and be ready for passes. Collective."""
     global _state
     if _state is None and _job.job().size > 1:
+        save.passing()
         _lib.session()
         seed.fork()
         _state = passes.Exchange(_torch)
