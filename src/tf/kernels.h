@@ -5,7 +5,16 @@
 #ifndef PSD_TF_KERNELS_H
 #define PSD_TF_KERNELS_H
 
-#include "tf/abi.h"
+#include "tf/plug.h"
+
+/* One node of the graph. */
+struct kernel {
+    struct group *group;
+    struct key **keys;
+    uint32_t count;
+    int op; /* psd_op; 0: what psd_tf_step says */
+    bool eager;
+};
 
 void *push_create(TF_OpKernelConstruction *construction);
 void push_compute(void *kernel, TF_OpKernelContext *context);
@@ -17,5 +26,9 @@ void wait_compute(void *kernel, TF_OpKernelContext *context);
 void *broadcast_create(TF_OpKernelConstruction *construction);
 void broadcast_compute(void *kernel, TF_OpKernelContext *context);
 void kernel_delete(void *kernel);
+
+/* kernels.c: our failure as TensorFlow's, and what it refused as ours. */
+void status_of(TF_Status *status, const struct fault *fault);
+psd_status fault_tf(struct fault *fault, const TF_Status *status);
 
 #endif

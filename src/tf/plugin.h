@@ -49,9 +49,9 @@
  * that step, the next one begins clean. If one has finished it, the replicas
  * are no longer equal: all workers get an error that names the rank, and the
  * job is ended. A run that fails before its first push has left nothing. One
- * that fails after its wait is told by psd_tf_spoil; the next wait compares that
- * in the same way. A run is recognised by TensorFlow's step id; eager ops have
- * none in common, there a step was left when its first key comes again.
+ * that fails after its wait is told by psd_tf_spoil; the next wait compares
+ * that in the same way. A run is recognised by TensorFlow's step id; eager ops
+ * have none in common, there a step was left when its first key comes again.
  */
 #ifndef PSD_TF_PLUGIN_H
 #define PSD_TF_PLUGIN_H
