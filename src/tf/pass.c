@@ -15,6 +15,8 @@
 #include "base/mem.h"
 #include "tf/plug.h"
 
+#define WEIGHT_MAX 0x1p40 /* as in poseidon.h */
+
 enum { CAME, LEFT, SOUND, SPOILED };
 
 /* ---- header ------------------------------------------------------------ */
@@ -286,7 +288,14 @@ psd_status pass_push(struct key *key, const struct pass_push *push,
     pthread_mutex_lock(&plug.lock);
     weight = push->weight < 0 ? plug.weight : push->weight;
     op = push->op == 0 ? plug.op : (psd_op)push->op;
-    status = group_enter_step(key->group, key, push, fault);
+    status = key->group == NULL
+                 ? fault_set(fault, PSD_EENV,
+                             "key %s is not registered any more", key->name)
+             : weight >= 0 && weight <= WEIGHT_MAX
+                 ? group_enter_step(key->group, key, push, fault)
+                 : fault_set(fault, PSD_EINVAL,
+                             "key %s: a weight of %g; samples are 0 to 2^40",
+                             key->name, weight);
     if (status != PSD_OK) {
         push_drop(push);
     } else {

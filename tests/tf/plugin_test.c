@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,6 +164,10 @@ static void what_does_not_fit_is_an_error_of_tensorflow(void **state)
     failed_with(TF_INVALID_ARGUMENT, "key a comes with 20 bytes");
     assert_null(rig_push(&push, standin_tensor(TF_DOUBLE, 4, 8, d)));
     failed_with(TF_INVALID_ARGUMENT, "registered with type 1");
+    push.weight = (double)NAN;
+    assert_null(rig_push(&push, rig_same(1, 4)));
+    failed_with(TF_INVALID_ARGUMENT, "samples are 0 to 2^40");
+    push.weight = 0;
     push.key = "zz";
     assert_null(rig_push(&push, rig_same(1, 4)));
     failed_with(TF_FAILED_PRECONDITION, "key zz is not registered");
