@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 ROUNDS ?= 5
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help demo test bench fuzz soak lint install clean
+.PHONY: all help demo demo-torch test bench fuzz soak lint install clean
 
 all: $(BUILD)/build.ninja # build everything into build/ (the default)
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -21,11 +21,14 @@ $(BUILD)/build.ninja:
 	    { cat $(BUILD)/setup.log; exit 1; }
 
 help: # this list
-	@sed -n 's/^\([a-z]*\):[^#]*# /  make \1|/p' Makefile | \
-	    awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*# /  make \1|/p' Makefile | \
+	    awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 demo: all # train digits alone and with 4 workers, and compare
 	@examples/demo.sh $(BUILD)
+
+demo-torch: all # the same with PyTorch: a script without a changed line
+	@examples/torch/demo.sh $(BUILD)
 
 test: # all tests, on gcc and clang, with sanitizers (15 minutes)
 	@tools/setup.sh test

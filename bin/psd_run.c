@@ -130,15 +130,22 @@ static int read_exports(struct plan_request *request,
 
 /* ---- hosts -------------------------------------------------------------- */
 
-static bool from_words(const struct option_row *rows,
-                       const struct option_source *sources, const char *name)
+static enum option_origin origin_of(const struct option_row *rows,
+                                    const struct option_source *sources,
+                                    const char *name)
 {
     for (size_t i = 0; rows[i].name != NULL; i++) {
         if (strcmp(rows[i].name, name) == 0) {
-            return sources[i].origin == OPTION_FROM_WORDS;
+            return sources[i].origin;
         }
     }
-    return false;
+    return OPTION_FROM_DEFAULT;
+}
+
+static bool from_words(const struct option_row *rows,
+                       const struct option_source *sources, const char *name)
+{
+    return origin_of(rows, sources, name) == OPTION_FROM_WORDS;
 }
 
 /* From a file, from Slurm, or this machine. Returns 0 or the exit code. */
@@ -233,6 +240,25 @@ static enum launch_tee tee_of(const char *text)
                                        : LAUNCH_TEE_FIRST;
 }
 
+/* Without --seed every job has another one, the same for all its workers. */
+static int draw_seed(struct run_settings *settings,
+                     const struct option_row *rows,
+                     const struct option_source *sources)
+{
+    uint32_t seed;
+
+    if (origin_of(rows, sources, "seed") != OPTION_FROM_DEFAULT) {
+        return 0;
+    }
+    if (auth_random(&seed, sizeof(seed)) != PSD_OK) {
+        return psd_run_complain(EXIT_CODE_OS,
+                                "the system has no random numbers; give a "
+                                "--seed");
+    }
+    settings->job.seed = seed;
+    return 0;
+}
+
 static int prepare(struct run_settings *settings, const struct option_row *rows,
                    struct option_source *sources, int argc, char **argv,
                    int next)
@@ -249,6 +275,9 @@ static int prepare(struct run_settings *settings, const struct option_row *rows,
         config_print(&cluster, stdout);
         cluster_fini(&cluster);
         return 0;
+    }
+    if (code == 0) {
+        code = draw_seed(settings, rows, sources);
     }
     if (code == 0) {
         code = read_command(&request, &cluster, argc, argv, next);

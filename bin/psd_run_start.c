@@ -2,6 +2,7 @@
  * the background, the plan. The job itself is src/launch/supervise.c. */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <inttypes.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -164,6 +165,7 @@ static int run_job(const struct run_settings *settings,
     if (log != NULL) {
         psd_log_set(write_log, log, PSD_LOG_INFO);
     }
+    log_info("run: the seed of all workers is %" PRIu64, settings->job.seed);
     code = open_place(settings, request->name, &place, plan);
     if (code == 0 &&
         plan_make(request, &plan->starts, error, sizeof(error)) != PSD_OK) {

@@ -134,9 +134,11 @@ struct psd_spec {
     double momentum;    /* STORE: momentum's decay */
 };
 
-/* One contribution. Zero-initialise; data is needed. */
+/* One contribution. Zero-initialise; data is needed, or out and a weight. */
 struct psd_push_args {
-    const void *data;  /* kept until the ticket is done */
+    const void *data;  /* kept until the ticket is done. NULL, with out set
+                        * and a weight above 0: zeros from me, which are not
+                        * sent; they count in MEAN's weights (not for MAX) */
     void *out;         /* where the answer goes; NULL: in place over data.
                         * Kept until the ticket is done. */
     double weight;     /* samples behind this gradient, up to 2^40; 0: none,
@@ -148,10 +150,17 @@ struct psd_push_args {
 /* What the workers had to say together. */
 struct psd_result {
     uint64_t step;         /* of this tensor, from 0 */
-    uint32_t contributors; /* workers that pushed data with weight > 0 */
-    uint32_t nobody;       /* 1: every push was absent; out is untouched */
+    uint32_t contributors; /* workers that pushed data, or zeros without
+                            * sending them, with weight > 0 */
+    uint32_t nobody;       /* 1: no push had data; out is untouched */
     uint32_t no_weight;    /* MEAN, SUM: data came, all of weight 0; out is
                             * zeros (STORE: the value as it was) */
+    uint32_t bad;          /* MEAN, SUM of the floating types: rank + 1 of
+                            * the first worker that pushed a NaN or an
+                            * infinity with weight > 0; size + 1: none did,
+                            * and the result is too large for the type; 0:
+                            * the result is finite (STORE: what is applied
+                            * to the value is). The same on every worker. */
 };
 
 /* ---- session ---------------------------------------------------------- */
@@ -263,6 +272,12 @@ PSD_API psd_status psd_audit(struct psd_session *session, psd_tensor tensor,
  * unknown. Does no I/O. Any thread. */
 PSD_API psd_status psd_metrics(struct psd_session *session, uint64_t step,
                                double loss, uint64_t samples);
+
+/* For --trace: a span of this thread's work begins (1) or ends (0) under a
+ * name, such as "backward". Spans of a thread nest: an end also ends what began
+ * inside. No effect without --trace. Any thread. */
+PSD_API void psd_mark(struct psd_session *session, const char *name,
+                      int begin);
 
 /* ---- words ------------------------------------------------------------ */
 

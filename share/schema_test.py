@@ -25,6 +25,9 @@ GOOD = [
      "ports": "7000-7100", "roles": 1, "poseidon_flags": False,
      "interface": "eth0", "commands": ["python a", "python b"]},
     {"block_size": 65536, "ports": 7000, "threads": 2, "transport": "tcp"},
+    {"batch": "per-worker", "accum": "auto", "nan": "skip", "seed": 0,
+     "shard-eval": True},
+    {"accum": 8, "shard_eval": 0, "seed": "4294967295"},
 ]
 BAD = [
     {"worker_nodes": []},
@@ -49,6 +52,9 @@ BAD = [
     {"commands": [" "]},
     {"interface": "-i"},
     {"block-size": []},
+    {"batch": "halves"},
+    {"accum": 0},
+    {"seed": -1},
 ]
 NODES = {"worker_nodes": ["a", "b"], "server_nodes": ["a"]}
 

@@ -16,6 +16,7 @@ import sys
 FRAMEWORKS = {"torch": "poseidon.torch._patch"}
 
 CLAIM = "PSD_BOOT"
+SAID = "PSD_BOOT_SAID"
 
 _waiting = {}     # name of a module: functions to call with it
 _at_fork = []     # functions to call in a forked child
@@ -26,7 +27,10 @@ _finder = None
 def start():
     """Wait for the frameworks, unless an ancestor has claimed the worker."""
     token = os.environ.get(CLAIM)
-    if _finder is not None or (token and token != _me()):
+    if _finder is not None:
+        return
+    if token and token != _me():
+        _explain()
         return
     for name, adapter in FRAMEWORKS.items():
         after_import(name, _joiner(adapter))
@@ -56,6 +60,32 @@ def on_fork(function):
 def is_worker():
     """Is this the process that has claimed the worker?"""
     return _claimed == os.getpid() and not _is_spawned()
+
+
+def launcher():
+    """The name of another launcher that started this process as one of
+    several; None: there is none. RANK alone proves nothing: a batch system
+    may have set it for all."""
+    environ = os.environ
+    if environ.get("WORLD_SIZE", "1") == "1" or "RANK" not in environ:
+        return None
+    if "TORCHELASTIC_RUN_ID" in environ:
+        return "torchrun"
+    if any(name.startswith("ACCELERATE_") for name in environ):
+        return "accelerate"
+    return None
+
+
+def _explain():
+    """Such a launcher has imported torch before the script could: what it
+    starts says why it does not join, once."""
+    name = launcher()
+    if name and SAID not in os.environ:
+        os.environ[SAID] = "1"
+        if os.environ["RANK"] == "0":
+            from poseidon import _job
+            _job.say("the script was started by %s: it distributes itself, "
+                     "Poseidon stands aside" % name)
 
 
 def _joiner(adapter):

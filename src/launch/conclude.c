@@ -2,6 +2,7 @@
  * report.json, and its exit code. See supervise_state.h. */
 #include "base/log.h"
 #include "launch/exit_code.h"
+#include "report/alone.h"
 #include "report/report.h"
 #include "report/report_json.h"
 #include "launch/supervise_state.h"
@@ -23,6 +24,31 @@ static void settle_code(struct run *run)
     }
 }
 
+/* Python programs that all ran well, but each for itself. */
+static void tell_alone(struct supervise *supervise)
+{
+    const struct launch_start *start = &supervise->plan->starts[0];
+    const char *off = getenv(LAUNCH_DISABLE);
+    char text[512];
+
+    if (off != NULL && off[0] != '\0' && strcmp(off, "0") != 0) {
+        return; /* as it was wished */
+    }
+    for (uint32_t i = 0; i < start->task_count; i++) {
+        const struct launch_task *task = &start->tasks[i];
+
+        if (task->is_server) {
+            continue;
+        }
+        if (alone_text(&supervise->run, task->command.words,
+                       task->command.count, task->shell, text, sizeof(text))) {
+            log_warn("run: %s", text);
+            screen_say(supervise->screen, "%s", text);
+        }
+        return;
+    }
+}
+
 static void tell(struct supervise *supervise)
 {
     static char text[REPORT_SIZE];
@@ -37,6 +63,7 @@ static void tell(struct supervise *supervise)
         if (run->code != 0) {
             report_failure(run, text, sizeof(text));
         } else {
+            tell_alone(supervise);
             report_success(run, text, sizeof(text));
         }
     }

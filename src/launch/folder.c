@@ -3,7 +3,9 @@
 #include "launch/folder.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -46,12 +48,33 @@ psd_status folder_make_run(char *path, size_t size)
     return PSD_ESYSTEM;
 }
 
+/* Only what mkdtemp has made for us: another's folder is left as it is. */
+static bool is_ours(int fd)
+{
+    struct stat about;
+
+    return fstat(fd, &about) == 0 && about.st_uid == geteuid() &&
+           (about.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
 void folder_remove_run(const char *path)
 {
-    char name[FOLDER_PATH_MAX + sizeof(FOLDER_SOCKET) + 1];
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *stream;
 
-    snprintf(name, sizeof(name), "%s/%s", path, FOLDER_SOCKET);
-    unlink(name);
+    if (fd < 0) {
+        return;
+    }
+    stream = is_ours(fd) ? fdopendir(fd) : NULL;
+    if (stream == NULL) {
+        close(fd);
+        return;
+    }
+    for (struct dirent *entry = readdir(stream); entry != NULL;
+         entry = readdir(stream)) {
+        unlinkat(fd, entry->d_name, 0); /* refuses a folder */
+    }
+    closedir(stream);
     rmdir(path);
 }
 

@@ -15,7 +15,10 @@
 /* A new folder for this user only, in $XDG_RUNTIME_DIR, $TMPDIR or /tmp,
  * short enough for the path of a socket. PSD_ESYSTEM. */
 psd_status folder_make_run(char *path, size_t size);
-/* And its socket; what is not there is not an error. */
+/* With the files in it: the socket, and what workers on this host tell each
+ * other (python/poseidon/torch/_host.py). They make no folders there, and a
+ * folder that is open to others is left alone. What is not there is not an
+ * error. */
 void folder_remove_run(const char *path);
 
 /* mkdir -p; one that is there is fine. On PSD_ESYSTEM `error` has the

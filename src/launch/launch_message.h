@@ -22,6 +22,8 @@
 #define LAUNCH_TASKS_MAX (WIRE_RANKS_MAX + WIRE_SHARDS_MAX) /* of a host */
 #define LAUNCH_TASK_LEAST 14 /* bytes of the shortest */
 
+#define LAUNCH_DISABLE "PSD_DISABLE" /* variable: 1 lets scripts alone */
+
 #define LAUNCH_STREAM_STDOUT 1u
 #define LAUNCH_STREAM_STDERR 2u
 

@@ -93,6 +93,10 @@ static psd_status add_variables(const struct plan_request *request,
     if (status == PSD_OK && getenv("PYTHONUNBUFFERED") == NULL) {
         status = launch_words_add(variables, "PYTHONUNBUFFERED", "1");
     }
+    if (status == PSD_OK && getenv(LAUNCH_DISABLE) != NULL) {
+        status = launch_words_add(variables, LAUNCH_DISABLE,
+                                  getenv(LAUNCH_DISABLE));
+    }
     return status == PSD_OK
                ? spawn_environment_add(variables, &request->variables)
                : status;

@@ -21,9 +21,37 @@ const struct option_row psd_settings_rows[] = {
       .help = "I/O threads of each server" },
     { .name = "checksum", .kind = OPTION_FLAG, .offset = FIELD(checksum),
       .job = true, .help = "checksums on data frames too" },
+    { .name = "trace", .kind = OPTION_FLAG, .offset = FIELD(trace),
+      .job = true,
+      .help = "every worker writes what it exchanged when in its first 200 "
+              "steps to trace.w<rank>.json in the log folder, for Perfetto "
+              "or chrome://tracing" },
     { .name = "ports", .kind = OPTION_TEXT, .offset = FIELD(ports),
       .initial = "0", .value_name = "N[-M]", .job = true,
       .help = "ports for tcp links; 0 takes any that is free" },
+    /* How a script that knows no job is trained by many: for the adapters. */
+    { .name = "batch", .kind = OPTION_CHOICE, .offset = FIELD(batch),
+      .initial = "split", .choices = "split|per-worker|split-random",
+      .job = true,
+      .help = "split: the workers share each batch of the script, as on one "
+              "machine; per-worker: each has a whole one of its own; "
+              "split-random: split, and batches of hand-drawn indices too" },
+    { .name = "accum", .kind = OPTION_TEXT, .offset = FIELD(accum),
+      .initial = "auto", .value_name = "N|auto", .job = true,
+      .help = "exchange gradients once in N backward passes; auto: as often "
+              "as the script calls its optimizer" },
+    { .name = "nan", .kind = OPTION_CHOICE, .offset = FIELD(nan),
+      .initial = "allow", .choices = "allow|skip|stop", .job = true,
+      .help = "a gradient that is not finite: let it pass with one warning, "
+              "skip the step on all workers, or end the job" },
+    { .name = "shard-eval", .kind = OPTION_FLAG, .offset = FIELD(shard_eval),
+      .job = true,
+      .help = "share batches of evaluation among the workers, too; default: "
+              "each evaluates on all data" },
+    { .name = "seed", .kind = OPTION_UINT, .offset = FIELD(seed),
+      .low = 0, .high = UINT32_MAX, .job = true,
+      .help = "with which random numbers begin, on all workers; default: one "
+              "that is drawn, see poseidon_run.log" },
     { .name = NULL },
 };
 
@@ -52,6 +80,16 @@ bool settings_ports(const char *text, uint16_t *first_p, uint16_t *last_p)
     return true;
 }
 
+static bool is_accum(const char *text)
+{
+    char *end;
+    unsigned long accum = strtoul(text, &end, 10);
+
+    return strcmp(text, "auto") == 0 ||
+           (text[0] >= '0' && text[0] <= '9' && *end == '\0' && accum >= 1 &&
+            accum <= SETTINGS_ACCUM_MAX);
+}
+
 psd_status settings_check(const struct psd_settings *settings, char *error,
                           size_t error_size)
 {
@@ -63,6 +101,12 @@ psd_status settings_check(const struct psd_settings *settings, char *error,
                  "--ports is '%s', it must be a port such as 7000, a range "
                  "such as 7000-7100, or 0 for any",
                  settings->ports);
+        return PSD_EINVAL;
+    }
+    if (!is_accum(settings->accum)) {
+        snprintf(error, error_size,
+                 "--accum is '%s', it must be auto or a number from 1 to %d",
+                 settings->accum, SETTINGS_ACCUM_MAX);
         return PSD_EINVAL;
     }
     return PSD_OK;

@@ -8,13 +8,21 @@
 
 #include "base/option.h"
 
+#define SETTINGS_ACCUM_MAX 1024
+
 struct psd_settings {
     const char *transport; /* auto, shm, tcp */
     const char *digest;    /* step, rotate, off */
     uint64_t block_size;   /* bytes */
     uint64_t threads;      /* I/O threads of a server */
     bool checksum;         /* crc on data frames too */
+    bool trace;            /* write what happened when, see session/trace.h */
     const char *ports;     /* where shards listen: "0", "7000", "7000-7100" */
+    const char *batch;     /* split, per-worker, split-random */
+    const char *accum;     /* auto, or 1 to SETTINGS_ACCUM_MAX */
+    const char *nan;       /* allow, skip, stop */
+    bool shard_eval;       /* evaluation is shared, too */
+    uint64_t seed;         /* of all workers; psd_run draws it */
 };
 
 extern const struct option_row psd_settings_rows[];

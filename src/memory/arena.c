@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 
-#define ARENA_MAGIC 0x414e4552u
-#define CLASS_SHIFT_MIN 7 /* 128 bytes, header included */
+#define ARENA_MAGIC     0x414e4552u
+#define CLASS_SHIFT_MIN 6 /* 64 bytes */
 
 struct arena_block {
     uint32_t magic;
@@ -15,8 +15,7 @@ struct arena_block {
 
 void arena_init(struct arena *arena, void *base, size_t size)
 {
-    *arena = (struct arena){ .base = base, .size = size,
-                             .used = ARENA_ALIGN };
+    *arena = (struct arena){.base = base, .size = size, .used = ARENA_ALIGN};
     pthread_mutex_init(&arena->lock, NULL);
 }
 
@@ -25,27 +24,34 @@ void arena_fini(struct arena *arena)
     pthread_mutex_destroy(&arena->lock);
 }
 
-/* Four classes per power of two: 128, 160, 192, 224, 256, 320, ... */
+/* Four classes per power of two: 64, 80, 96, 112, 128, 160, ..., rounded up to
+ * ARENA_ALIGN. What a class holds is counted without our 64 bytes, so that a
+ * tensor of a power of two is a class of its own and wastes nothing. */
 static uint32_t class_of(size_t size, size_t *class_size_p)
 {
     unsigned shift = CLASS_SHIFT_MIN;
     size_t quarter;
     size_t steps;
 
-    while ((size_t)1 << (shift + 1) <= size) {
-        shift++;
+    if (size >> CLASS_SHIFT_MIN != 0) {
+        shift = 63 - (unsigned)__builtin_clzll(size);
     }
     quarter = (size_t)1 << (shift - 2);
     steps = size <= (size_t)1 << shift
                 ? 0
                 : (size - ((size_t)1 << shift) + quarter - 1) / quarter;
     *class_size_p = ((size_t)1 << shift) + steps * quarter;
-    *class_size_p = (*class_size_p + ARENA_ALIGN - 1) / ARENA_ALIGN *
-                    ARENA_ALIGN;
+    *class_size_p =
+        (*class_size_p + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     return (uint32_t)((shift - CLASS_SHIFT_MIN) * 4 + steps);
 }
 
 void *arena_alloc(struct arena *arena, size_t size)
+{
+    return arena_alloc_below(arena, size, arena->size);
+}
+
+void *arena_alloc_below(struct arena *arena, size_t size, size_t limit)
 {
     struct arena_block *block = NULL;
     size_t class_size;
@@ -54,12 +60,13 @@ void *arena_alloc(struct arena *arena, size_t size)
     if (size > arena->size) {
         return NULL;
     }
-    class = class_of(size + sizeof(*block), &class_size);
+    class = class_of(size, &class_size);
+    class_size += sizeof(*block);
     pthread_mutex_lock(&arena->lock);
     if (arena->free[class] != 0) {
         block = (void *)(arena->base + arena->free[class]);
         arena->free[class] = block->next;
-    } else if (class_size <= arena->size - arena->used) {
+    } else if (arena->used <= limit && class_size <= limit - arena->used) {
         block = (void *)(arena->base + arena->used);
         arena->used += class_size;
         block->class = class;
@@ -82,14 +89,4 @@ void arena_free(struct arena *arena, void *pointer)
     block->next = arena->free[block->class];
     arena->free[block->class] = (uint64_t)((char *)block - arena->base);
     pthread_mutex_unlock(&arena->lock);
-}
-
-bool arena_contains(const struct arena *arena, const void *pointer,
-                    size_t size)
-{
-    const char *at = pointer;
-
-    return arena->base != NULL && at >= arena->base &&
-           at <= arena->base + arena->size &&
-           size <= (size_t)(arena->base + arena->size - at);
 }

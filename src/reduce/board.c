@@ -130,8 +130,10 @@ static bool entry_fits(const struct board *board,
     return needed <= board->arena_size &&
            entry->offset <= board->arena_size - needed &&
            entry->length <= size &&
-           ((entry->flags & FRAME_FLAG_ABSENT) != 0 ||
-            reduce_op_fits(tensor, entry->op));
+           ((entry->flags & FRAME_FLAG_ABSENT) == 0
+                ? reduce_op_fits(tensor, entry->op)
+                : !(entry->weight > 0.0) ||
+                      reduce_zeros_fit(tensor, entry->op));
 }
 
 /* Fill the round from the cell. */
@@ -160,6 +162,8 @@ static void gather_round(struct board *board, const struct board_cell *cell,
         at = board->arena[r] + entry->offset;
         mine = r == board->rank && (entry->flags & BOARD_KEPT) != 0;
         round->output[round->outputs++] = mine ? kept->out : at;
+        rank->weight = entry->weight;
+        rank->op = entry->op;
         if ((entry->flags & FRAME_FLAG_ABSENT) != 0) {
             continue;
         }
@@ -169,9 +173,7 @@ static void gather_round(struct board *board, const struct board_cell *cell,
         if (mine) {
             rank->data = kept->data;
         }
-        rank->weight = entry->weight;
         rank->length = entry->length;
-        rank->op = entry->op;
     }
 }
 
@@ -195,6 +197,7 @@ static void run_cell(struct board *board, struct board_cell *cell,
     cell->flags = round->flags;
     cell->contributors = round->contributors;
     cell->length = round->length;
+    cell->bad = round->bad;
 }
 
 /* Wake the ranks that sleep until this block is done. The store of `done`

@@ -52,7 +52,7 @@ struct board_cell {
     uint16_t pad;
     uint32_t contributors;
     uint32_t length;
-    uint32_t pad2;
+    uint32_t bad;
     uint64_t value;           /* STORE: offset in the owner's arena, + 1 */
     uint64_t pad3[4];
     struct board_entry entry[];

@@ -4,6 +4,7 @@
  * with the reference, to the bit.
  */
 #define _GNU_SOURCE
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -207,15 +208,15 @@ static void check_mean(struct seat *seat, const struct round *round,
     uint32_t contributors = 0;
 
     for (uint32_t r = 0; r < seat->plan->ranks; r++) {
-        if (round->takes_part[r] &&
-            !is_absent(r, round->tensor, round->step)) {
+        if (round->takes_part[r]) { /* absent: zeros, by its weight */
             double n = weight_of(r, round->tensor, round->step);
 
-            any = true;
+            any = any || !is_absent(r, round->tensor, round->step);
             total += n;
             contributors += n > 0;
         }
     }
+    contributors = any ? contributors : 0;
     check(seat, ((flight->flags & FRAME_FLAG_NOBODY) != 0) == !any, "nobody");
     check(seat, ((flight->flags & FRAME_FLAG_NOWEIGHT) != 0) ==
                     (any && contributors == 0), "no weight");
@@ -259,6 +260,7 @@ static void launch(struct seat *seat, uint32_t tensor, const char *data,
     flight->op = (uint8_t)op;
     flight->flags = 0;
     flight->contributors = 0;
+    flight->bad = 0;
     flight->in_flight = true;
     host_post(&seat->host, tensor);
 }
@@ -420,7 +422,7 @@ static void store_script(struct seat *seat)
         value[i] = element(99, STORE, 0, i);
         data[i] = root ? value[i] : 0;
     }
-    launch(seat, STORE, root ? (char *)data : NULL, (char *)data, 1,
+    launch(seat, STORE, root ? (char *)data : NULL, (char *)data, root,
            WIRE_OP_COPY);
     await(seat, STORE);
     check(seat, memcmp(data, value, counts[STORE] * 4) == 0, "broadcast");
@@ -440,6 +442,45 @@ static void store_script(struct seat *seat)
     }
     mem_free(value);
     mem_free(velocity);
+}
+
+/* In step s rank s % ranks has a NaN in the last block, rank 0 an infinity in
+ * the first every third step, and every fifth the sum overflows besides. */
+static uint32_t spoil(float *data, uint32_t rank, uint32_t ranks,
+                      uint64_t step)
+{
+    uint64_t last = counts[MIDDLE] - 1;
+    bool all = step % 3 == 0;
+
+    data[last / 2] = step % 5 == 0 ? 3e38f : 1;
+    if (step % 4 != 3 && rank == step % ranks) {
+        data[last] = NAN;
+    }
+    if (all && rank == 0) {
+        data[0] = INFINITY;
+    }
+    return all                ? 1
+           : step % 4 != 3    ? (uint32_t)(step % ranks) + 1
+           : step % 5 == 0    ? ranks + 1
+                              : 0;
+}
+
+static void not_finite_script(struct seat *seat)
+{
+    for (uint64_t step = 0; step < 24; step++) {
+        bool lent = (seat->rank + step) % 2 == 0;
+        float *data = (void *)(lent ? seat->lent[MIDDLE] : seat->own[MIDDLE]);
+        uint32_t wanted;
+
+        for (uint64_t i = 0; i < counts[MIDDLE]; i++) {
+            data[i] = element(seat->rank, MIDDLE, step, i);
+        }
+        wanted = spoil(data, seat->rank, seat->plan->ranks, step);
+        launch(seat, MIDDLE, (char *)data, (char *)data, 1, PSD_OP_SUM);
+        await(seat, MIDDLE);
+        check(seat, seat->flights[MIDDLE].bad == wanted, "who is not finite");
+        check(seat, seat->flights[MIDDLE].flags == 0, "no flag");
+    }
 }
 
 /* ---- running them ------------------------------------------------------- */
@@ -539,6 +580,12 @@ static void stored_values_follow_the_reference_for_20_steps(void **state)
     run_all(store_script);
 }
 
+static void every_rank_hears_who_was_not_finite(void **state)
+{
+    (void)state;
+    run_all(not_finite_script);
+}
+
 /* What another process wrote is looked at before it is followed. */
 static void an_entry_that_leads_astray_fails_the_job(void **state)
 {
@@ -593,6 +640,7 @@ int main(void)
         cmocka_unit_test(who_joins_is_not_waited_for_and_comes_back),
         cmocka_unit_test(gathering_gives_every_rank_all_in_rank_order),
         cmocka_unit_test(stored_values_follow_the_reference_for_20_steps),
+        cmocka_unit_test(every_rank_hears_who_was_not_finite),
         cmocka_unit_test(an_entry_that_leads_astray_fails_the_job),
     };
 

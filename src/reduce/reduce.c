@@ -3,7 +3,8 @@
  *
  * The mean, exactly: w_r = n_r / sum(n) in double, rounded once to the type
  * that accumulates; the block is the sum of w_r g_r in rank order. A weight
- * of 0 is skipped, not multiplied; all zero gives zeros and a flag.
+ * of 0 is skipped, not multiplied; all zero gives zeros and a flag. Whose
+ * contribution is not finite is found before the sum is stored over it.
  */
 #include "reduce/reduce.h"
 
@@ -49,6 +50,12 @@ bool reduce_op_fits(const struct model_tensor *tensor, unsigned op)
     }
 }
 
+bool reduce_zeros_fit(const struct model_tensor *tensor, unsigned op)
+{
+    return (op == PSD_OP_MEAN || op == PSD_OP_SUM || op == PSD_OP_OR) &&
+           reduce_op_fits(tensor, op);
+}
+
 psd_status reduce_round_init(struct reduce_round *round, uint32_t ranks)
 {
     *round = (struct reduce_round){ .ranks = ranks };
@@ -74,15 +81,17 @@ void reduce_round_fini(struct reduce_round *round)
     *round = (struct reduce_round){ .ranks = 0 };
 }
 
-/* The op that all who came agree on; 0 when they do not, or nobody came. */
+/* The op that all who came agree on; 0 when they do not, or nobody brought
+ * data. */
 static unsigned agreed_op(struct reduce_round *round)
 {
     unsigned op = 0;
+    bool data = false;
 
     for (uint32_t i = 0; i < round->ranks; i++) {
         const struct reduce_rank *rank = &round->rank[i];
 
-        if (rank->data == NULL) {
+        if (rank->data == NULL && !(rank->weight > 0.0)) {
             continue;
         }
         if (op != 0 && rank->op != op) {
@@ -90,14 +99,17 @@ static unsigned agreed_op(struct reduce_round *round)
             return 0;
         }
         op = rank->op;
+        data = data || rank->data != NULL;
     }
-    if (op == 0) {
+    if (!data) {
         round->flags |= FRAME_FLAG_NOBODY;
+        return 0;
     }
     return op;
 }
 
-/* Who counts, in rank order, with w_r. Returns how many. */
+/* Whose data counts, in rank order, with w_r. Returns how many; zeros that
+ * were not sent only add to the weights. */
 static unsigned choose_inputs(struct reduce_round *round, unsigned op)
 {
     double total = 0.0;
@@ -106,18 +118,17 @@ static unsigned choose_inputs(struct reduce_round *round, unsigned op)
     for (uint32_t i = 0; i < round->ranks; i++) {
         const struct reduce_rank *rank = &round->rank[i];
 
-        if (rank->data == NULL) {
-            continue;
-        }
         if (rank->weight > 0.0) {
             round->contributors++;
+            total += rank->weight;
         } else if (op == PSD_OP_MEAN || op == PSD_OP_SUM) {
             continue;
         }
-        round->input[count] = rank->data;
-        round->weight[count] = rank->weight;
-        total += rank->weight;
-        count++;
+        if (rank->data != NULL) {
+            round->input[count] = rank->data;
+            round->weight[count] = rank->weight;
+            count++;
+        }
     }
     for (unsigned i = 0; i < count && op == PSD_OP_MEAN; i++) {
         round->weight[i] = round->weight[i] / total;
@@ -132,6 +143,23 @@ static void copy_out(struct reduce_round *round, const void *from)
             memcpy(round->output[i], from, round->size);
         }
     }
+}
+
+/* Whose is the input that sum_elements names? */
+static uint32_t find_bad(const struct reduce_round *round,
+                         const struct sum_inputs *inputs, unsigned bad)
+{
+    uint32_t i = 0;
+
+    if (bad == 0 || bad > inputs->count) {
+        return bad == 0 ? 0 : round->ranks + 1;
+    }
+    while (round->rank[i].data != inputs->data[bad - 1] ||
+           round->rank[i].weight == 0.0) {
+        i++;
+        PSD_ASSERT(i < round->ranks); /* an input is some rank's data */
+    }
+    return i + 1;
 }
 
 /* Store mode: mean of a chunk, then the optim row, then the new value to
@@ -155,6 +183,7 @@ static void run_store(struct reduce_round *round, unsigned op,
         struct sum_inputs part = { moved, inputs->weight, inputs->count };
         float *slot[OPTIM_SLOTS_MAX];
         void *to = grad;
+        unsigned bad;
 
         for (unsigned i = 0; i < inputs->count; i++) {
             moved[i] = (const float *)inputs->data[i] + from;
@@ -162,7 +191,13 @@ static void run_store(struct reduce_round *round, unsigned op,
         for (unsigned i = 0; i < optim->slots; i++) {
             slot[i] = round->value + (i + 1) * count + from;
         }
-        sum_elements(PSD_FLOAT32, (psd_op)op, &part, &to, 1, now);
+        if (part.count > 0) {
+            bad = sum_elements(PSD_FLOAT32, (psd_op)op, &part, &to, 1, now);
+            round->bad = reduce_first_bad(round->bad,
+                                          find_bad(round, inputs, bad));
+        } else {
+            memset(grad, 0, now * sizeof(*grad));
+        }
         optim->apply(&knobs, round->step, round->value + from, grad, slot,
                      now);
     }
@@ -197,6 +232,7 @@ void reduce_run(struct reduce_round *round)
     round->flags = 0;
     round->contributors = 0;
     round->length = 0;
+    round->bad = 0;
     op = agreed_op(round);
     if (op == 0) {
         return;
@@ -207,25 +243,28 @@ void reduce_run(struct reduce_round *round)
         return;
     }
     round->length = round->size;
-    if (inputs.count == 0) {
+    if (inputs.count == 0 && round->contributors == 0) {
         round->flags |= FRAME_FLAG_NOWEIGHT;
-        if (round->value != NULL) {
-            copy_out(round, round->value);
-            return;
-        }
+    }
+    if (op == WIRE_OP_COPY && inputs.count > 1) {
+        round->flags |= FRAME_FLAG_DISAGREE; /* two roots */
+        round->length = 0;
+    } else if (round->value != NULL &&
+               (round->flags & FRAME_FLAG_NOWEIGHT) != 0) {
+        copy_out(round, round->value);
+    } else if (round->value != NULL) {
+        run_store(round, op, &inputs);
+    } else if (inputs.count == 0) {
         for (uint32_t i = 0; i < round->outputs; i++) {
             memset(round->output[i], 0, round->size);
         }
-    } else if (op == WIRE_OP_COPY && inputs.count > 1) {
-        round->flags |= FRAME_FLAG_DISAGREE; /* two roots */
-        round->length = 0;
-    } else if (round->value != NULL) {
-        run_store(round, op, &inputs);
     } else if (op == WIRE_OP_COPY) {
         copy_out(round, inputs.data[0]);
     } else {
-        sum_elements(round->tensor->dtype, (psd_op)op, &inputs, round->output,
-                     round->outputs,
-                     round->size / dtype_size(round->tensor->dtype));
+        unsigned bad = sum_elements(
+            round->tensor->dtype, (psd_op)op, &inputs, round->output,
+            round->outputs, round->size / dtype_size(round->tensor->dtype));
+
+        round->bad = find_bad(round, &inputs, bad);
     }
 }

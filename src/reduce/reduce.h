@@ -11,7 +11,8 @@
 #include "optim/optim.h"
 
 struct reduce_rank {
-    const void *data; /* NULL: absent */
+    const void *data; /* NULL: absent; with a weight above 0: zeros, which
+                       * MEAN counts, and nobody has to send */
     double weight;
     uint32_t length;  /* bytes; differs by rank for GATHER only */
     uint8_t op;
@@ -35,6 +36,9 @@ struct reduce_round {
     uint16_t flags;            /* FRAME_FLAG_NOBODY, _NOWEIGHT, _DISAGREE */
     uint32_t contributors;
     uint32_t length;           /* bytes of the answer; 0: none was written */
+    uint32_t bad;              /* MEAN, SUM: rank + 1 of the first rank that
+                                * counts and is not finite; ranks + 1: all are
+                                * and their sum is not; 0: all is finite */
 };
 
 /* GATHER: an answer is `ranks` u64 counts of bytes, then the contributions
@@ -50,6 +54,13 @@ void reduce_round_fini(struct reduce_round *round);
 /* Sum a block. */
 void reduce_run(struct reduce_round *round);
 
+/* What is known of a tensor, and of one more block of it: the lowest rank, so
+ * that it does not matter how the tensor was cut. */
+static inline uint32_t reduce_first_bad(uint32_t known, uint32_t block)
+{
+    return known == 0 || (block != 0 && block < known) ? block : known;
+}
+
 /* Samples: not negative, and few enough for their sum to be exact. */
 #define REDUCE_WEIGHT_MAX 0x1p40
 static inline bool reduce_weight_fits(double weight)
@@ -59,5 +70,7 @@ static inline bool reduce_weight_fits(double weight)
 
 /* May this op meet this tensor? */
 bool reduce_op_fits(const struct model_tensor *tensor, unsigned op);
+/* May it when the zeros of a rank are not there to be looked at? */
+bool reduce_zeros_fit(const struct model_tensor *tensor, unsigned op);
 
 #endif

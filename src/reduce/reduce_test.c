@@ -4,112 +4,8 @@
  */
 #include <math.h>
 
-#include "base/claim.h"
 #include "base/le.h"
-#include "base/mem.h"
-#include "reduce/reduce.h"
-
-#define RANKS 4
-#define COUNT 5003 /* more than a chunk of the store */
-
-struct table {
-    struct model_tensor tensor;
-    struct reduce_round round;
-    float data[RANKS][COUNT];
-    float out[RANKS][COUNT];
-    float wanted[COUNT];
-};
-
-static int set_up(void **state)
-{
-    struct table *table = mem_zalloc(sizeof(*table));
-
-    if (table == NULL || reduce_round_init(&table->round, RANKS) != PSD_OK) {
-        return -1;
-    }
-    table->tensor = (struct model_tensor){ .name = (char *)(uintptr_t) "w",
-                                           .dtype = PSD_FLOAT32,
-                                           .count = COUNT,
-                                           .size = COUNT * sizeof(float) };
-    table->round.tensor = &table->tensor;
-    table->round.size = COUNT * sizeof(float);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        for (uint32_t i = 0; i < COUNT; i++) {
-            uint64_t random = claim_mix(r * 100000 + i);
-
-            table->data[r][i] = (float)((double)(random >> 20) * 0x1p-40 - 4);
-            table->out[r][i] = -77.0f;
-        }
-        table->round.rank[r] = (struct reduce_rank){
-            .data = table->data[r], .weight = 1,
-            .length = table->round.size, .op = PSD_OP_MEAN
-        };
-        table->round.output[r] = table->out[r];
-    }
-    table->round.outputs = RANKS;
-    *state = table;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct table *table = *state;
-
-    reduce_round_fini(&table->round);
-    mem_free(table);
-    return 0;
-}
-
-/* The mean as the design says it: w_r = n_r / sum(n) in double, rounded once;
- * the terms added in rank order; weight 0 skipped. */
-static void mean_of(struct table *table)
-{
-    volatile double total = 0;
-
-    for (uint32_t r = 0; r < RANKS; r++) {
-        if (table->round.rank[r].data != NULL) {
-            total = total + table->round.rank[r].weight;
-        }
-    }
-    for (uint32_t i = 0; i < COUNT; i++) {
-        volatile float sum = 0;
-        bool first = true;
-
-        for (uint32_t r = 0; r < RANKS; r++) {
-            const struct reduce_rank *rank = &table->round.rank[r];
-            volatile double exact = rank->weight / total;
-            volatile float weight = (float)exact;
-            volatile float term;
-
-            if (rank->data == NULL || rank->weight == 0) {
-                continue;
-            }
-            term = weight * table->data[r][i];
-            sum = first ? term : sum + term;
-            first = false;
-        }
-        table->wanted[i] = sum;
-    }
-}
-
-static void assert_outputs(const struct table *table)
-{
-    for (uint32_t r = 0; r < table->round.outputs; r++) {
-        assert_memory_equal(table->out[r], table->wanted,
-                            sizeof(table->wanted));
-    }
-    assert_int_equal(table->round.length, table->round.size);
-}
-
-static void assert_untouched(const struct table *table)
-{
-    for (uint32_t r = 0; r < RANKS; r++) {
-        for (uint32_t i = 0; i < COUNT; i++) {
-            assert_true(table->out[r][i] == -77.0f);
-        }
-    }
-    assert_int_equal(table->round.length, 0);
-}
+#include "reduce/reduce_rig.h"
 
 static void the_mean_is_weighted_in_double_and_rounded_once(void **state)
 {
@@ -258,8 +154,12 @@ static void ops_that_disagree_change_nothing_and_are_told(void **state)
     reduce_run(&table->round);
     assert_untouched(table);
     assert_int_equal(table->round.flags, FRAME_FLAG_DISAGREE);
-    /* Who is absent has no say. */
+    /* Zeros that are not sent have a say, who is absent has none. */
     table->round.rank[2].data = NULL;
+    reduce_run(&table->round);
+    assert_untouched(table);
+    assert_int_equal(table->round.flags, FRAME_FLAG_DISAGREE);
+    table->round.rank[2].weight = 0;
     mean_of(table);
     reduce_run(&table->round);
     assert_outputs(table);
@@ -296,6 +196,7 @@ static void a_broadcast_gives_everybody_the_bits_of_the_root(void **state)
         table->round.rank[r].op = WIRE_OP_COPY;
         if (r != 2) {
             table->round.rank[r].data = NULL;
+            table->round.rank[r].weight = 0;
         }
     }
     table->round.output[2] = table->data[2]; /* the root's own memory */
@@ -370,16 +271,6 @@ static void small_step(struct small_model *model, const char *optim,
             model->value[i] = model->value[i] + step;
         }
     }
-}
-
-static void store_open(struct table *table, const char *optim)
-{
-    table->tensor.kind = PSD_KIND_STORE;
-    table->tensor.rate = 0.1;
-    table->tensor.momentum = 0.9;
-    snprintf(table->tensor.optim, sizeof(table->tensor.optim), "%s", optim);
-    table->round.value =
-        mem_zalloc(reduce_store_size(&table->tensor, table->round.size));
 }
 
 static void twenty_steps_of(struct table *table, const char *optim)
@@ -467,6 +358,104 @@ static void a_step_without_weight_or_data_leaves_the_value(void **state)
     mem_free(table->round.value);
 }
 
+/* ---- not finite --------------------------------------------------------- */
+
+static void the_first_rank_that_is_not_finite_is_named(void **state)
+{
+    struct table *table = *state;
+    struct reduce_rank *rank = table->round.rank;
+
+    for (uint32_t r = 0; r < RANKS; r++) { /* in place */
+        table->round.output[r] = table->data[r];
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    table->data[1][COUNT - 1] = -INFINITY;
+    table->data[3][0] = NAN;
+    rank[0].data = NULL; /* who is absent does not shift the others */
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 1 + 1);
+    assert_int_equal(table->round.flags, 0);
+    reduce_run(&table->round); /* all have the sum now */
+    assert_int_equal(table->round.bad, 1 + 1);
+    rank[1].weight = 0; /* is not looked at */
+    table->data[2][0] = 1;
+    table->data[2][COUNT - 1] = 1;
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 3 + 1);
+}
+
+static void a_sum_that_overflows_is_no_ranks_fault(void **state)
+{
+    struct table *table = *state;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = PSD_OP_SUM;
+        table->data[r][7] = 3e38f;
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, RANKS + 1);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = PSD_OP_MEAN;
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+}
+
+static void only_sums_are_looked_at(void **state)
+{
+    struct table *table = *state;
+
+    table->data[2][1] = NAN;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = PSD_OP_MAX;
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        table->round.rank[r].op = WIRE_OP_COPY;
+        table->round.rank[r].data = r == 2 ? table->data[2] : NULL;
+        table->round.rank[r].weight = r == 2;
+    }
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    table->round.rank[2].weight = 0;
+    table->round.rank[2].op = PSD_OP_MEAN;
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    assert_int_equal(table->round.flags, FRAME_FLAG_NOWEIGHT);
+}
+
+static void what_is_applied_to_a_stored_value_is_looked_at(void **state)
+{
+    struct table *table = *state;
+
+    table->tensor.kind = PSD_KIND_STORE;
+    snprintf(table->tensor.optim, sizeof(table->tensor.optim), "add");
+    table->round.value = mem_zalloc(sizeof(table->data[0]));
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 0);
+    table->data[3][0] = NAN;
+    table->data[1][COUNT - 1] = INFINITY; /* in the last chunk */
+    reduce_run(&table->round);
+    assert_int_equal(table->round.bad, 1 + 1);
+    table->data[3][0] = 1;
+    table->data[1][COUNT - 1] = 1;
+    reduce_run(&table->round); /* the value is a NaN for ever */
+    assert_int_equal(table->round.bad, 0);
+    mem_free(table->round.value);
+}
+
+static void of_several_blocks_the_lowest_rank_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(reduce_first_bad(0, 0), 0);
+    assert_int_equal(reduce_first_bad(0, 5), 5);
+    assert_int_equal(reduce_first_bad(5, 0), 5);
+    assert_int_equal(reduce_first_bad(5, 2), 2);
+    assert_int_equal(reduce_first_bad(2, 5), 2);
+}
+
 /* ---- the rest ----------------------------------------------------------- */
 
 static void ops_fit_types_and_kinds(void **state)
@@ -494,6 +483,9 @@ static void ops_fit_types_and_kinds(void **state)
 
         for (unsigned op = 0; op < 8; op++) {
             assert_int_equal(reduce_op_fits(&tensor, op), rows[i].fits[op]);
+            assert_int_equal(reduce_zeros_fit(&tensor, op),
+                             rows[i].fits[op] && op <= PSD_OP_OR &&
+                                 op != PSD_OP_MAX);
         }
         assert_false(reduce_op_fits(&tensor, 255));
     }
@@ -538,6 +530,11 @@ int main(void)
         HERE(momentum_follows_its_reference_for_20_steps),
         HERE(a_broadcast_sets_the_value_that_is_owned),
         HERE(a_step_without_weight_or_data_leaves_the_value),
+        HERE(the_first_rank_that_is_not_finite_is_named),
+        HERE(a_sum_that_overflows_is_no_ranks_fault),
+        HERE(only_sums_are_looked_at),
+        HERE(what_is_applied_to_a_stored_value_is_looked_at),
+        cmocka_unit_test(of_several_blocks_the_lowest_rank_counts),
         cmocka_unit_test(ops_fit_types_and_kinds),
         cmocka_unit_test(out_of_memory_is_told_and_leaves_nothing),
     };

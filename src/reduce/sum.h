@@ -21,10 +21,17 @@ struct sum_inputs {
 
 /* `count` elements of every input, combined by `op`, into every output.
  * Outputs may be inputs; otherwise nothing overlaps. float16 and bfloat16
- * accumulate in float32. MAX keeps a NaN. */
-typedef void sum_call(psd_dtype dtype, psd_op op,
-                      const struct sum_inputs *inputs, void *const *outputs,
-                      unsigned output_count, size_t count);
+ * accumulate in float32. MAX keeps a NaN.
+ *
+ * MEAN and SUM of the floating types also tell whether the result is finite:
+ * returns 0 when all of it is, otherwise 1 + the first of the inputs that has
+ * a NaN or an infinity, or inputs->count + 1 when none has and the sum was too
+ * large for the type. It costs a look at the result; inputs are looked at only
+ * where that is not finite. */
+typedef unsigned sum_call(psd_dtype dtype, psd_op op,
+                          const struct sum_inputs *inputs,
+                          void *const *outputs, unsigned output_count,
+                          size_t count);
 
 /* The best for this machine. */
 sum_call sum_elements;

@@ -2,8 +2,10 @@
  * sum_kernel.c: the loops of sum.h. Compiled several times with SUM_ELEMENTS
  * set to the name that this instruction set gets. A chunk is accumulated in
  * the first-level cache and then stored to every output, so that an output
- * may be one of the inputs and each byte crosses the memory bus once.
+ * may be one of the inputs and each byte crosses the memory bus once. Between
+ * the two it is looked at whether it is finite, and whose input is to blame.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -14,66 +16,102 @@ sum_call SUM_ELEMENTS;
 
 #define CHUNK 1024 /* elements */
 
-static inline float load_f32(float value)
+/* ---- not finite -------------------------------------------------------- */
+
+static inline uint64_t bits_of_double(double value)
 {
-    return value;
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
 }
 
-static inline double load_f64(double value)
+/* Not 0 when the value is a NaN or an infinity: only a finite number less
+ * itself is 0. Two instructions beside those that wait for memory. */
+static inline uint32_t wild_f32(float value)
 {
-    return value;
+    return bits_of_float(value - value);
 }
+
+static inline uint64_t wild_f64(double value)
+{
+    return bits_of_double(value - value);
+}
+
+/* Of a half without its sign: a NaN or an infinity begins here. */
+#define WILD_F16 0x7c00
+#define WILD_BF16 0x7f80
 
 /* ---- one chunk --------------------------------------------------------- */
 
-/* The first four inputs are taken in one pass; the rest are added one by one.
- * Both orders are the rank order: ((w0 x0 + w1 x1) + w2 x2) + ... */
-#define DEFINE_MEAN(name, type, load, acc_type)                              \
-    static void mean_##name(const struct sum_inputs *in, size_t from,        \
-                            size_t count, acc_type *restrict acc)            \
+/* A sum is made of terms, w x in a MEAN and x in a SUM. The first four inputs
+ * are taken in one pass; the rest are added one by one. Both orders are the
+ * rank order: ((t0 + t1) + t2) + ... What is not finite stays so, whatever is
+ * added: every pass may tell. Returns whether something is. */
+#define DEFINE_SUM(name, type, weight, term, acc_type, wild, wild_type)      \
+    static bool name(const struct sum_inputs *in, size_t from, size_t count, \
+                     acc_type *restrict acc)                                 \
     {                                                                        \
         const type *x0 = (const type *)in->data[0] + from;                   \
-        acc_type w0 = (acc_type)in->weight[0];                               \
+        acc_type w0 = (acc_type)weight(in, 0);                               \
+        wild_type any = 0;                                                   \
         unsigned next = 1;                                                   \
                                                                              \
         if (in->count >= 4) {                                                \
             const type *x1 = (const type *)in->data[1] + from;               \
             const type *x2 = (const type *)in->data[2] + from;               \
             const type *x3 = (const type *)in->data[3] + from;               \
-            acc_type w1 = (acc_type)in->weight[1];                           \
-            acc_type w2 = (acc_type)in->weight[2];                           \
-            acc_type w3 = (acc_type)in->weight[3];                           \
+            acc_type w1 = (acc_type)weight(in, 1);                           \
+            acc_type w2 = (acc_type)weight(in, 2);                           \
+            acc_type w3 = (acc_type)weight(in, 3);                           \
                                                                              \
             for (size_t i = 0; i < count; i++) {                             \
-                acc[i] = w0 * load(x0[i]) + w1 * load(x1[i]) +               \
-                         w2 * load(x2[i]) + w3 * load(x3[i]);                \
+                acc[i] = term(w0, x0[i]) + term(w1, x1[i]) +                 \
+                         term(w2, x2[i]) + term(w3, x3[i]);                  \
+                any |= wild(acc[i]);                                         \
             }                                                                \
             next = 4;                                                        \
-        } else if (in->count >= 2) {                                         \
+        } else if (in->count == 3) {                                         \
             const type *x1 = (const type *)in->data[1] + from;               \
-            acc_type w1 = (acc_type)in->weight[1];                           \
+            const type *x2 = (const type *)in->data[2] + from;               \
+            acc_type w1 = (acc_type)weight(in, 1);                           \
+            acc_type w2 = (acc_type)weight(in, 2);                           \
                                                                              \
             for (size_t i = 0; i < count; i++) {                             \
-                acc[i] = w0 * load(x0[i]) + w1 * load(x1[i]);                \
+                acc[i] = term(w0, x0[i]) + term(w1, x1[i]) +                 \
+                         term(w2, x2[i]);                                    \
+                any |= wild(acc[i]);                                         \
+            }                                                                \
+            next = 3;                                                        \
+        } else if (in->count == 2) {                                         \
+            const type *x1 = (const type *)in->data[1] + from;               \
+            acc_type w1 = (acc_type)weight(in, 1);                           \
+                                                                             \
+            for (size_t i = 0; i < count; i++) {                             \
+                acc[i] = term(w0, x0[i]) + term(w1, x1[i]);                  \
+                any |= wild(acc[i]);                                         \
             }                                                                \
             next = 2;                                                        \
         } else {                                                             \
             for (size_t i = 0; i < count; i++) {                             \
-                acc[i] = w0 * load(x0[i]);                                   \
+                acc[i] = term(w0, x0[i]);                                    \
+                any |= wild(acc[i]);                                         \
             }                                                                \
         }                                                                    \
         for (; next < in->count; next++) {                                   \
             const type *x = (const type *)in->data[next] + from;             \
-            acc_type w = (acc_type)in->weight[next];                         \
+            acc_type w = (acc_type)weight(in, next);                         \
                                                                              \
             for (size_t i = 0; i < count; i++) {                             \
-                acc[i] += w * load(x[i]);                                    \
+                acc[i] += term(w, x[i]);                                     \
+                any |= wild(acc[i]);                                         \
             }                                                                \
         }                                                                    \
+        return any != 0;                                                     \
     }
 
 #define DEFINE_FOLD(name, type, load, acc_type, combine)                     \
-    static void name(const struct sum_inputs *in, size_t from, size_t count, \
+    static bool name(const struct sum_inputs *in, size_t from, size_t count, \
                      acc_type *restrict acc)                                 \
     {                                                                        \
         const type *first = (const type *)in->data[0] + from;                \
@@ -91,19 +129,29 @@ static inline double load_f64(double value)
                 acc[i] = combine;                                            \
             }                                                                \
         }                                                                    \
+        return false;                                                        \
     }
 
 #define PLAIN(x) (x)
+#define SHARE(in, i) (in)->weight[i]
+#define ONE(in, i) 1
+#define PLAIN_TERM(w, x) ((void)(w), (x))
+#define WEIGHTED(w, x) ((w) * (x))
+#define F16_TERM(w, x) ((void)(w), load_f16(x))
+#define F16_WEIGHTED(w, x) ((w) * load_f16(x))
+#define BF16_TERM(w, x) ((void)(w), load_bf16(x))
+#define BF16_WEIGHTED(w, x) ((w) * load_bf16(x))
 #define LARGER(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
+#define LATER(x) 0u /* is looked at when it is narrowed */
 
-DEFINE_MEAN(f32, float, load_f32, float)
-DEFINE_MEAN(f64, double, load_f64, double)
-DEFINE_MEAN(f16, uint16_t, load_f16, float)
-DEFINE_MEAN(bf16, uint16_t, load_bf16, float)
-DEFINE_FOLD(sum_f32, float, PLAIN, float, a + b)
-DEFINE_FOLD(sum_f64, double, PLAIN, double, a + b)
-DEFINE_FOLD(sum_f16, uint16_t, load_f16, float, a + b)
-DEFINE_FOLD(sum_bf16, uint16_t, load_bf16, float, a + b)
+DEFINE_SUM(mean_f32, float, SHARE, WEIGHTED, float, wild_f32, uint32_t)
+DEFINE_SUM(mean_f64, double, SHARE, WEIGHTED, double, wild_f64, uint64_t)
+DEFINE_SUM(mean_f16, uint16_t, SHARE, F16_WEIGHTED, float, LATER, uint32_t)
+DEFINE_SUM(mean_bf16, uint16_t, SHARE, BF16_WEIGHTED, float, LATER, uint32_t)
+DEFINE_SUM(sum_f32, float, ONE, PLAIN_TERM, float, wild_f32, uint32_t)
+DEFINE_SUM(sum_f64, double, ONE, PLAIN_TERM, double, wild_f64, uint64_t)
+DEFINE_SUM(sum_f16, uint16_t, ONE, F16_TERM, float, LATER, uint32_t)
+DEFINE_SUM(sum_bf16, uint16_t, ONE, BF16_TERM, float, LATER, uint32_t)
 DEFINE_FOLD(max_f32, float, PLAIN, float, LARGER(a, b))
 DEFINE_FOLD(max_f64, double, PLAIN, double, LARGER(a, b))
 DEFINE_FOLD(max_f16, uint16_t, load_f16, float, LARGER(a, b))
@@ -125,9 +173,23 @@ union chunk {
     int64_t i64[CHUNK];
 };
 
-/* Half types leave the chunk narrowed. */
-static void narrow(union chunk *chunk, size_t count,
-                   uint16_t (*store)(float value))
+/* The largest without its sign; signed, for which there is an instruction
+ * everywhere. */
+static inline int16_t largest_half(const uint16_t *halves, size_t count)
+{
+    int16_t top = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        int16_t rest = (int16_t)(halves[i] & 0x7fffu);
+
+        top = rest > top ? rest : top;
+    }
+    return top;
+}
+
+/* Half types leave the chunk narrowed: that is where they may overflow. */
+static inline bool narrow(union chunk *chunk, size_t count,
+                          uint16_t (*store)(float value), int wild)
 {
     uint16_t halves[CHUNK];
 
@@ -135,9 +197,10 @@ static void narrow(union chunk *chunk, size_t count,
         halves[i] = store(chunk->f32[i]);
     }
     memcpy(chunk, halves, count * sizeof(halves[0]));
+    return largest_half(halves, count) >= wild;
 }
 
-static void chunk_f16(psd_op op, const struct sum_inputs *in, size_t from,
+static bool chunk_f16(psd_op op, const struct sum_inputs *in, size_t from,
                       size_t count, union chunk *chunk)
 {
     switch (op) {
@@ -150,10 +213,10 @@ static void chunk_f16(psd_op op, const struct sum_inputs *in, size_t from,
     default:
         sum_f16(in, from, count, chunk->f32);
     }
-    narrow(chunk, count, store_f16);
+    return narrow(chunk, count, store_f16, WILD_F16) && op != PSD_OP_MAX;
 }
 
-static void chunk_bf16(psd_op op, const struct sum_inputs *in, size_t from,
+static bool chunk_bf16(psd_op op, const struct sum_inputs *in, size_t from,
                        size_t count, union chunk *chunk)
 {
     switch (op) {
@@ -166,88 +229,160 @@ static void chunk_bf16(psd_op op, const struct sum_inputs *in, size_t from,
     default:
         sum_bf16(in, from, count, chunk->f32);
     }
-    narrow(chunk, count, store_bf16);
+    return narrow(chunk, count, store_bf16, WILD_BF16) && op != PSD_OP_MAX;
 }
 
-static void chunk_float(psd_dtype dtype, psd_op op,
-                        const struct sum_inputs *in, size_t from, size_t count,
-                        union chunk *chunk)
+static bool chunk_f32(psd_op op, const struct sum_inputs *in, size_t from,
+                      size_t count, union chunk *chunk)
 {
-    if (dtype == PSD_FLOAT32) {
-        if (op == PSD_OP_MEAN) {
-            mean_f32(in, from, count, chunk->f32);
-        } else if (op == PSD_OP_MAX) {
-            max_f32(in, from, count, chunk->f32);
-        } else {
-            sum_f32(in, from, count, chunk->f32);
-        }
-    } else {
-        if (op == PSD_OP_MEAN) {
-            mean_f64(in, from, count, chunk->f64);
-        } else if (op == PSD_OP_MAX) {
-            max_f64(in, from, count, chunk->f64);
-        } else {
-            sum_f64(in, from, count, chunk->f64);
-        }
+    switch (op) {
+    case PSD_OP_MEAN:
+        return mean_f32(in, from, count, chunk->f32);
+    case PSD_OP_MAX:
+        return max_f32(in, from, count, chunk->f32);
+    default:
+        return sum_f32(in, from, count, chunk->f32);
     }
 }
 
-static void chunk_int(psd_dtype dtype, psd_op op, const struct sum_inputs *in,
-                      size_t from, size_t count, union chunk *chunk)
+static bool chunk_f64(psd_op op, const struct sum_inputs *in, size_t from,
+                      size_t count, union chunk *chunk)
 {
-    if (dtype == PSD_INT32) {
-        if (op == PSD_OP_OR) {
-            or_i32(in, from, count, chunk->u32);
-        } else if (op == PSD_OP_MAX) {
-            max_i32(in, from, count, chunk->i32);
-        } else {
-            sum_i32(in, from, count, chunk->u32);
-        }
-    } else {
-        if (op == PSD_OP_OR) {
-            or_i64(in, from, count, chunk->u64);
-        } else if (op == PSD_OP_MAX) {
-            max_i64(in, from, count, chunk->i64);
-        } else {
-            sum_i64(in, from, count, chunk->u64);
-        }
+    switch (op) {
+    case PSD_OP_MEAN:
+        return mean_f64(in, from, count, chunk->f64);
+    case PSD_OP_MAX:
+        return max_f64(in, from, count, chunk->f64);
+    default:
+        return sum_f64(in, from, count, chunk->f64);
     }
 }
 
-/* Returns the size of an element. */
-static size_t chunk_make(psd_dtype dtype, psd_op op,
-                         const struct sum_inputs *in, size_t from,
-                         size_t count, union chunk *chunk)
+static bool chunk_i32(psd_op op, const struct sum_inputs *in, size_t from,
+                      size_t count, union chunk *chunk)
+{
+    switch (op) {
+    case PSD_OP_OR:
+        return or_i32(in, from, count, chunk->u32);
+    case PSD_OP_MAX:
+        return max_i32(in, from, count, chunk->i32);
+    default:
+        return sum_i32(in, from, count, chunk->u32);
+    }
+}
+
+static bool chunk_i64(psd_op op, const struct sum_inputs *in, size_t from,
+                      size_t count, union chunk *chunk)
+{
+    switch (op) {
+    case PSD_OP_OR:
+        return or_i64(in, from, count, chunk->u64);
+    case PSD_OP_MAX:
+        return max_i64(in, from, count, chunk->i64);
+    default:
+        return sum_i64(in, from, count, chunk->u64);
+    }
+}
+
+static bool chunk_make(psd_dtype dtype, psd_op op,
+                       const struct sum_inputs *in, size_t from, size_t count,
+                       union chunk *chunk)
 {
     switch (dtype) {
     case PSD_FLOAT16:
-        chunk_f16(op, in, from, count, chunk);
-        return 2;
+        return chunk_f16(op, in, from, count, chunk);
     case PSD_BFLOAT16:
-        chunk_bf16(op, in, from, count, chunk);
-        return 2;
+        return chunk_bf16(op, in, from, count, chunk);
     case PSD_FLOAT32:
+        return chunk_f32(op, in, from, count, chunk);
     case PSD_FLOAT64:
-        chunk_float(dtype, op, in, from, count, chunk);
-        return dtype == PSD_FLOAT32 ? 4 : 8;
+        return chunk_f64(op, in, from, count, chunk);
+    case PSD_INT32:
+        return chunk_i32(op, in, from, count, chunk);
+    case PSD_INT64:
+        break;
+    }
+    return chunk_i64(op, in, from, count, chunk);
+}
+
+/* ---- whose? ------------------------------------------------------------ */
+
+static bool is_wild(psd_dtype dtype, const void *data, size_t from,
+                    size_t count)
+{
+    uint64_t any = 0;
+
+    switch (dtype) {
+    case PSD_FLOAT16:
+        return largest_half((const uint16_t *)data + from, count) >= WILD_F16;
+    case PSD_BFLOAT16:
+        return largest_half((const uint16_t *)data + from, count) >=
+               WILD_BF16;
+    case PSD_FLOAT32:
+        for (size_t i = from; i < from + count; i++) {
+            any |= wild_f32(((const float *)data)[i]);
+        }
+        return any != 0;
+    case PSD_FLOAT64:
+        for (size_t i = from; i < from + count; i++) {
+            any |= wild_f64(((const double *)data)[i]);
+        }
+        return any != 0;
     case PSD_INT32:
     case PSD_INT64:
         break;
     }
-    chunk_int(dtype, op, in, from, count, chunk);
-    return dtype == PSD_INT32 ? 4 : 8;
+    return false;
 }
 
-void SUM_ELEMENTS(psd_dtype dtype, psd_op op, const struct sum_inputs *inputs,
-                  void *const *outputs, unsigned output_count, size_t count)
+/* The sum of a chunk is not finite: which input is the first that is not? Only
+ * those before the one that is known, `bad`, are of interest. */
+static unsigned blame(psd_dtype dtype, const struct sum_inputs *in,
+                      size_t from, size_t count, unsigned bad)
 {
+    unsigned known = bad == 0 ? in->count + 1 : bad;
+
+    for (unsigned i = 0; i + 1 < known; i++) {
+        if (is_wild(dtype, in->data[i], from, count)) {
+            return i + 1;
+        }
+    }
+    return known;
+}
+
+static size_t unit_of(psd_dtype dtype)
+{
+    switch (dtype) {
+    case PSD_FLOAT16:
+    case PSD_BFLOAT16:
+        return 2;
+    case PSD_FLOAT32:
+    case PSD_INT32:
+        return 4;
+    case PSD_FLOAT64:
+    case PSD_INT64:
+        break;
+    }
+    return 8;
+}
+
+unsigned SUM_ELEMENTS(psd_dtype dtype, psd_op op,
+                      const struct sum_inputs *inputs, void *const *outputs,
+                      unsigned output_count, size_t count)
+{
+    size_t unit = unit_of(dtype);
+    unsigned bad = 0;
+
     for (size_t from = 0; from < count; from += CHUNK) {
         size_t now = count - from < CHUNK ? count - from : CHUNK;
         union chunk chunk;
-        size_t unit = chunk_make(dtype, op, inputs, from, now, &chunk);
 
+        if (chunk_make(dtype, op, inputs, from, now, &chunk)) {
+            bad = blame(dtype, inputs, from, now, bad);
+        }
         for (unsigned i = 0; i < output_count; i++) {
             memcpy((char *)outputs[i] + from * unit, &chunk, now * unit);
         }
     }
+    return bad;
 }

@@ -31,6 +31,7 @@ static void answer_header(const struct shard *shard, uint32_t rank,
         .flags = block->result_flags,
         .weight = block->contributors,
         .rank = (uint16_t)rank,
+        .ranks = (uint16_t)block->bad,
         .length = block->result_length,
     };
 }
@@ -56,6 +57,7 @@ static psd_status answer_send(struct shard *shard, uint32_t rank,
     if (follows(&shard->rank[rank])) {
         header.flags = FRAME_FLAG_FOLLOW;
         header.step = block->tally.step;
+        header.ranks = 0;
         header.length = 0;
     } else if (slot->answer != NULL) {
         header.flags |= FRAME_FLAG_INPLACE;
@@ -145,11 +147,11 @@ static void round_fill(struct shard *shard, struct shard_block *block,
         } else {
             by_frame = true;
         }
+        rank->weight = slot->weight;
+        rank->op = slot->op;
         if ((slot->flags & FRAME_FLAG_ABSENT) == 0) {
             rank->data = slot->data;
-            rank->weight = slot->weight;
             rank->length = slot->length;
-            rank->op = slot->op;
         }
     }
     if (by_frame) {
@@ -170,6 +172,7 @@ static void settle(struct shard *shard, uint32_t index)
     block->result_flags = shard->round.flags;
     block->result_length = shard->round.length;
     block->contributors = shard->round.contributors;
+    block->bad = shard->round.bad;
     block->tally.step++;
     memset(&block->tally.arrived, 0, sizeof(block->tally.arrived));
     for (uint32_t r = 0; r < shard->ranks; r++) {  /* answer */
@@ -196,6 +199,7 @@ static psd_status check_push(const struct shard *shard,
 {
     const struct model_tensor *tensor;
     uint32_t size;
+    bool absent = (header->flags & FRAME_FLAG_ABSENT) != 0;
 
     if (header->block >= shard->local_count ||
         shard->local[header->block] == 0) {
@@ -206,16 +210,23 @@ static psd_status check_push(const struct shard *shard,
     size = shard->model->blocks[header->block].size;
     tensor =
         &shard->model->tensors[shard->model->blocks[header->block].tensor];
-    if ((header->flags & FRAME_FLAG_ABSENT) != 0) {
-        return header->size == 0 ? PSD_OK : PSD_EPROTO;
+    if (absent && header->size != 0) {
+        log_error("shard: an absent push with %" PRIu32 " bytes for %s",
+                  header->size, tensor->name);
+        return PSD_EPROTO;
     }
-    if (tensor->kind == PSD_KIND_GATHER ? header->length > size
-                                        : header->length != size) {
+    if (!absent && (tensor->kind == PSD_KIND_GATHER
+                        ? header->length > size
+                        : header->length != size)) {
         log_error("shard: a push of %" PRIu32 " bytes for %s",
                   header->length, tensor->name);
         return PSD_EPROTO;
     }
-    if (!reduce_op_fits(tensor, header->op) ||
+    if (absent && header->weight == 0.0) {
+        return PSD_OK;
+    }
+    if (!(absent ? reduce_zeros_fit(tensor, header->op)
+                 : reduce_op_fits(tensor, header->op)) ||
         !reduce_weight_fits(header->weight)) {
         log_error("shard: a push with op %u and weight %g for %s", header->op,
                   header->weight, tensor->name);

@@ -41,6 +41,7 @@ struct shard_block {
     uint32_t result_length;
     uint16_t result_flags;
     uint32_t contributors;
+    uint32_t bad;             /* as in reduce_round */
     struct shard_slot *slots; /* by rank */
 };
 

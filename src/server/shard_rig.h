@@ -140,12 +140,14 @@ static inline void push(struct bench *bench, uint32_t rank, uint32_t tensor,
     assert_int_equal(arrive(bench, rank, &header, bench->data[rank]), PSD_OK);
 }
 
+/* With a weight above 0: zeros. */
 static inline void push_absent(struct bench *bench, uint32_t rank,
-                               uint32_t tensor, uint64_t step)
+                               uint32_t tensor, uint64_t step, double weight)
 {
     struct frame_header header = push_header(bench, tensor, step);
 
     header.flags = FRAME_FLAG_ABSENT;
+    header.weight = weight;
     header.size = 0;
     header.length = 0;
     assert_int_equal(arrive(bench, rank, &header, NULL), PSD_OK);

@@ -109,13 +109,13 @@ static void absent_ranks_get_the_mean_of_the_others(void **state)
 {
     struct bench *bench = *state;
 
-    push_absent(bench, 2, WEIGHT, 0);
+    push_absent(bench, 2, WEIGHT, 0, 0);
     push(bench, 0, WEIGHT, 0);
     push(bench, 1, WEIGHT, 0);
     assert_mean(bench, 2, WEIGHT, 0, 2);
     forget(bench);
     for (uint32_t r = 0; r < RANKS; r++) {
-        push_absent(bench, r, WEIGHT, 1);
+        push_absent(bench, r, WEIGHT, 1, 1);
     }
     for (uint32_t r = 0; r < RANKS; r++) {
         const struct recorder_frame *frame = sent_to(bench, r);
@@ -124,6 +124,22 @@ static void absent_ranks_get_the_mean_of_the_others(void **state)
         assert_int_equal(frame->header.size, 0);
         assert_int_equal(frame->header.step, 1);
     }
+}
+
+static void zeros_that_are_not_sent_count_in_the_mean(void **state)
+{
+    struct bench *bench = *state;
+    const struct recorder_frame *frame;
+    float got;
+
+    push_absent(bench, 1, WEIGHT, 0, 0);
+    push_absent(bench, 2, WEIGHT, 0, 3);
+    push(bench, 0, WEIGHT, 0); /* its weight is 1 */
+    frame = sent_to(bench, 0);
+    assert_int_equal(frame->header.flags, 0);
+    assert_true(frame->header.weight == 2);
+    memcpy(&got, frame->payload, sizeof(got));
+    assert_true(got == 0.25f * bench->data[0][0]);
 }
 
 static void a_gather_is_answered_in_rank_order(void **state)
@@ -165,6 +181,37 @@ static void a_stored_value_moves_from_step_to_step(void **state)
         }
         assert_memory_equal(sent_to(bench, 0)->payload, value,
                             sizeof(value));
+    }
+}
+
+/* The answer names the first rank; so does one that is sent again. The next
+ * round is clean. */
+static void who_was_not_finite_is_in_every_answer(void **state)
+{
+    struct bench *bench = *state;
+    struct frame_header header = push_header(bench, WEIGHT, 0);
+
+    bench->data[1][3] = NAN;
+    bench->data[2][0] = INFINITY;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        push(bench, r, WEIGHT, 0);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_int_equal(sent_to(bench, r)->header.ranks, 1 + 1);
+        assert_int_equal(sent_to(bench, r)->header.flags, 0);
+    }
+    forget(bench);
+    assert_int_equal(arrive(bench, 2, &header, bench->data[2]), PSD_OK);
+    assert_int_equal(sent_to(bench, 2)->header.ranks, 1 + 1);
+    forget(bench);
+    bench->data[1][3] = 1;
+    bench->data[2][0] = 1;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        push(bench, r, WEIGHT, 1);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_mean(bench, r, WEIGHT, 1, RANKS);
+        assert_int_equal(sent_to(bench, r)->header.ranks, 0);
     }
 }
 
@@ -345,6 +392,13 @@ static void a_malformed_push_leaves_no_trace(void **state)
     refuse(bench, bad);
     bad = good;
     bad.flags = FRAME_FLAG_ABSENT; /* and yet it has a payload */
+    refuse(bench, bad);
+    bad.size = 0; /* zeros of a wrong weight, or for an op that needs them */
+    bad.length = 0;
+    bad.weight = -1;
+    refuse(bench, bad);
+    bad.weight = 1;
+    bad.op = PSD_OP_MAX;
     refuse(bench, bad);
     bad = push_header(bench, GATHER, 0);
     bad.size += 4;
@@ -531,8 +585,10 @@ int main(void)
         HERE(a_duplicate_is_not_counted),
         HERE(an_old_step_is_answered_again_and_changes_nothing),
         HERE(absent_ranks_get_the_mean_of_the_others),
+        HERE(zeros_that_are_not_sent_count_in_the_mean),
         HERE(a_gather_is_answered_in_rank_order),
         HERE(a_stored_value_moves_from_step_to_step),
+        HERE(who_was_not_finite_is_in_every_answer),
         HERE(another_epoch_or_incarnation_is_refused),
         HERE(a_step_too_early_is_never_counted),
         HERE(a_newer_link_of_a_rank_replaces_the_older),

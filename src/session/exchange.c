@@ -44,7 +44,7 @@ static psd_status flight_stage(struct psd_session *session, uint32_t index)
     struct flight *flight = &session->flights[index];
     bool gather = tensor->kind == PSD_KIND_GATHER;
     bool in_place = (flight->data == NULL || flight->data == flight->out) &&
-                    arena_contains(&session->arena, flight->out,
+                    arena_contains(session->arena, flight->out,
                                    tensor->size);
     char *to;
 
@@ -54,7 +54,7 @@ static psd_status flight_stage(struct psd_session *session, uint32_t index)
                      (in_place && flight->data != NULL)))) {
         return PSD_OK;
     }
-    flight->staged = arena_alloc(&session->arena, stage_size(session, tensor));
+    flight->staged = arena_alloc(session->arena, stage_size(session, tensor));
     if (flight->staged == NULL) {
         return session_fail(session, PSD_ENOMEM,
                             "the shared arena is full: no room to stage "
@@ -101,7 +101,7 @@ static void flight_unstage(struct psd_session *session, uint32_t index)
     } else if ((flight->flags & FRAME_FLAG_NOBODY) == 0) {
         memcpy(flight->out, flight->staged, tensor->size);
     }
-    arena_free(&session->arena, flight->staged);
+    arena_free(session->arena, flight->staged);
     flight->staged = NULL;
 }
 
@@ -122,6 +122,10 @@ void session_done(void *user, uint32_t tensor)
     }
     audit_answer(session, tensor);
     session->metrics.exchanged_bytes += session->model.tensors[tensor].size;
+    if (session->trace != NULL) {
+        trace_span(session->trace, TRACE_EXCHANGE, tensor, flight->step,
+                   flight->traced_ns);
+    }
     flight->in_flight = false;
     flight->step++;
     session->in_flight--;
@@ -161,6 +165,8 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
                          bool wake, psd_ticket *ticket_p)
 {
     struct flight *flight = &session->flights[tensor];
+    uint64_t step = flight->step;
+    uint64_t began = session->trace == NULL ? 0 : trace_clock();
     psd_status status = flight_stage(session, tensor);
 
     if (status != PSD_OK) {
@@ -168,7 +174,9 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
     }
     flight->flags = 0;
     flight->contributors = 0;
+    flight->bad = 0;
     flight->in_flight = true;
+    flight->traced_ns = began;
     flight->ticket = ++session->tickets;
     session->open_tickets++;
     session->in_flight++;
@@ -187,6 +195,9 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
         worker_pump(&session->worker);
         links_pushed(session, wake);
         break;
+    }
+    if (session->trace != NULL) {
+        trace_span(session->trace, TRACE_PUSH, tensor, step, began);
     }
     return (psd_status)atomic_load(&session->failed);
 }
@@ -219,10 +230,19 @@ static psd_status check_push(struct psd_session *session, uint32_t tensor,
                               "kind",
                               shape->name, op);
     }
-    if (args->data == NULL || !reduce_weight_fits(args->weight)) {
+    if (!reduce_weight_fits(args->weight) ||
+        (args->data == NULL &&
+         (args->out == NULL || args->weight == 0.0))) {
         return session_refuse(session,
                               "tensor %s: a push needs data and a weight of "
-                              "0 to 2^40",
+                              "0 to 2^40; without data it is zeros, and "
+                              "needs out and a weight above 0",
+                              shape->name);
+    }
+    if (args->data == NULL && !reduce_zeros_fit(shape, op)) {
+        return session_refuse(session,
+                              "tensor %s: zeros without data are for mean, "
+                              "sum and or",
                               shape->name);
     }
     *op_p = op;
@@ -356,6 +376,7 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
 {
     struct session_wait wait = { one_ready, ticket_tensor(ticket),
                                  (uint32_t)ticket.id };
+    uint64_t began = session->trace == NULL ? 0 : trace_clock();
     struct flight *flight;
     psd_status status = (psd_status)atomic_load(&session->failed);
 
@@ -379,6 +400,10 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
         return status;
     }
     flight = &session->flights[wait.tensor];
+    if (session->trace != NULL) {
+        trace_span(session->trace, TRACE_WAIT, wait.tensor, flight->step - 1,
+                   began);
+    }
     flight->ticket = 0;
     session->open_tickets--;
     if (result_p != NULL) {
@@ -387,6 +412,7 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
             .contributors = flight->contributors,
             .nobody = (flight->flags & FRAME_FLAG_NOBODY) != 0,
             .no_weight = (flight->flags & FRAME_FLAG_NOWEIGHT) != 0,
+            .bad = flight->bad,
         };
     }
     return (psd_status)atomic_load(&session->failed);
@@ -407,8 +433,12 @@ psd_status psd_wait(struct psd_session *session, psd_ticket ticket,
 static psd_status wait_all(struct psd_session *session)
 {
     struct session_wait wait = { all_ready, UINT32_MAX, 0 };
+    uint64_t began = session->trace == NULL ? 0 : trace_clock();
     psd_status status = session_await(session, &wait);
 
+    if (session->trace != NULL) {
+        trace_span(session->trace, TRACE_WAIT_ALL, UINT32_MAX, 0, began);
+    }
     if (status == PSD_OK) {
         session->waited = session->tickets;
         session->open_tickets = 0;

@@ -31,7 +31,7 @@ static psd_status open_one(struct psd_session *session, uint32_t shard)
 
     if (!session->tcp) {
         struct psd_region mine = { (uint16_t)(session->local_rank + 1),
-                                   session->arena.base, session->arena.size };
+                                   session->arena->base, session->arena->size };
 
         status = shm_link_open(session->loop, &session->shm, session->rank,
                                shard, false, &worker_link_events,

@@ -17,6 +17,7 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "memory/redirect.h"
 
 static _Thread_local char open_error[SESSION_ERROR_MAX] = "";
 
@@ -186,6 +187,17 @@ static size_t ram_size(void)
                                  : (size_t)1 << 32;
 }
 
+static psd_status make_arena(struct psd_session *session, void *base,
+                             size_t size)
+{
+    session->arena = mem_zalloc(sizeof(*session->arena));
+    if (session->arena == NULL) {
+        return PSD_ENOMEM;
+    }
+    arena_init(session->arena, base, size);
+    return PSD_OK;
+}
+
 static psd_status open_private_arena(struct psd_session *session)
 {
     size_t size = ram_size();
@@ -194,8 +206,7 @@ static psd_status open_private_arena(struct psd_session *session)
     if (session->private_base == NULL) {
         return PSD_ENOMEM;
     }
-    arena_init(&session->arena, session->private_base, size);
-    return PSD_OK;
+    return make_arena(session, session->private_base, size);
 }
 
 /* Map the board and every local worker's arena. */
@@ -225,17 +236,19 @@ static psd_status open_shared(struct psd_session *session)
             return PSD_ESYSTEM;
         }
     }
-    arena_init(&session->arena, session->arenas[session->local_rank],
-               welcome->arena_size);
-    return PSD_OK;
+    return make_arena(session, session->arenas[session->local_rank],
+                      welcome->arena_size);
 }
 
 static void close_memory(struct psd_session *session)
 {
     const struct message_welcome *welcome = &session->member.welcome;
 
-    if (session->arena.base != NULL) {
-        arena_fini(&session->arena);
+    if (session->arena != NULL && !redirect_release(session->arena)) {
+        session->arenas[session->local_rank] = NULL; /* blocks are out */
+    } else if (session->arena != NULL) {
+        arena_fini(session->arena);
+        mem_free(session->arena);
     }
     for (uint32_t i = 0; session->arenas != NULL && i < welcome->local_workers;
          i++) {
@@ -247,7 +260,7 @@ static void close_memory(struct psd_session *session)
     if (session->shm.head != NULL) {
         munmap(session->shm.head, session->shm.size);
     }
-    mem_unmap(session->private_base, session->arena.size);
+    mem_unmap(session->private_base, ram_size());
 }
 
 /* ---- opening ----------------------------------------------------------- */
@@ -283,7 +296,7 @@ static psd_status open_way(struct psd_session *session)
     }
     status = host_init(&session->host, &session->shm, &session->model,
                        session->rank, session->size, session->arenas,
-                       &session->arena);
+                       session->arena);
     session->host.user = session;
     session->host.done = session_done;
     session->host.helpers = cpu_allowed() - 1;
@@ -329,6 +342,14 @@ static psd_status open_solo(struct psd_session *session)
     return open_private_arena(session);
 }
 
+static psd_status open_trace(struct psd_session *session)
+{
+    const char *folder = getenv("PSD_LOG_DIR");
+
+    return trace_open(&session->trace, folder == NULL ? "." : folder,
+                      session->rank, open_error, sizeof(open_error));
+}
+
 static psd_status open_all(struct psd_session *session)
 {
     psd_status status = read_environment(session);
@@ -337,6 +358,9 @@ static psd_status open_all(struct psd_session *session)
         status = open_solo(session);
     } else if (status == PSD_OK) {
         status = read_settings(session);
+        if (status == PSD_OK && session->settings.trace) {
+            status = open_trace(session);
+        }
         if (status == PSD_OK) {
             status = open_job(session);
         }
@@ -402,6 +426,7 @@ void psd_close(struct psd_session *session)
         host_fini(&session->host);
     }
     solo_close(session);
+    trace_close(session->trace, &session->model);
     model_fini(&session->model);
     close_memory(session);
     mem_free(session->flights);
@@ -434,18 +459,25 @@ uint32_t psd_local_size(const struct psd_session *session)
 
 void *psd_alloc(struct psd_session *session, size_t size)
 {
-    return arena_alloc(&session->arena, size);
+    return arena_alloc(session->arena, size);
 }
 
 void psd_free(struct psd_session *session, void *pointer)
 {
     if (pointer != NULL) {
-        arena_free(&session->arena, pointer);
+        arena_free(session->arena, pointer);
+    }
+}
+
+void psd_mark(struct psd_session *session, const char *name, int begin)
+{
+    if (session->trace != NULL && name != NULL) {
+        trace_mark(session->trace, name, begin != 0);
     }
 }
 
 int psd_contains(const struct psd_session *session, const void *pointer,
                  size_t size)
 {
-    return arena_contains(&session->arena, pointer, size);
+    return arena_contains(session->arena, pointer, size);
 }

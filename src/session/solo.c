@@ -79,6 +79,7 @@ static void run_block(struct psd_session *session, uint32_t index)
     reduce_run(round);
     flight->flags |= round->flags;
     flight->contributors = round->contributors;
+    flight->bad = reduce_first_bad(flight->bad, round->bad);
 }
 
 void solo_post(struct psd_session *session, uint32_t index)

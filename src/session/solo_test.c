@@ -94,8 +94,26 @@ static void a_weight_of_zero_gives_zeros_and_says_so(void **state)
                                    &result), PSD_OK);
     assert_memory_equal(data, zeros, sizeof(data));
     assert_int_equal(result.no_weight, 1);
+    assert_int_equal(result.bad, 0);
     assert_int_equal(result.nobody, 0);
     assert_int_equal(result.contributors, 0);
+}
+
+static void a_number_that_is_not_finite_is_told(void **state)
+{
+    struct psd_session *session = *state;
+    psd_tensor tensor = registered(session, &weight);
+    float data[100] = { 0 };
+    struct psd_result result;
+
+    data[99] = INFINITY;
+    assert_int_equal(psd_push_pull(session, tensor, data, 1, PSD_OP_MEAN,
+                                   &result), PSD_OK);
+    assert_int_equal(result.bad, 1);
+    data[99] = 0;
+    assert_int_equal(psd_push_pull(session, tensor, data, 1, PSD_OP_SUM,
+                                   &result), PSD_OK);
+    assert_int_equal(result.bad, 0);
 }
 
 static void an_absent_push_alone_means_nobody(void **state)
@@ -115,6 +133,36 @@ static void an_absent_push_alone_means_nobody(void **state)
     assert_int_equal(result.no_weight, 0);
     assert_memory_equal(out, before, sizeof(out));
     assert_refused(session, psd_push_absent(session, tensor, NULL, &ticket),
+                   "out");
+}
+
+static void zeros_without_data_alone_mean_nobody(void **state)
+{
+    struct psd_session *session = *state;
+    psd_tensor tensor = registered(session, &weight);
+    float out[100];
+    float before[100];
+    struct psd_push_args args = { .out = out, .weight = 2 };
+    psd_ticket ticket;
+    struct psd_result result;
+
+    memset(out, 0x5a, sizeof(out));
+    memcpy(before, out, sizeof(out));
+    assert_int_equal(psd_push(session, tensor, &args, &ticket), PSD_OK);
+    assert_int_equal(psd_wait(session, ticket, &result), PSD_OK);
+    assert_int_equal(result.nobody, 1);
+    assert_int_equal(result.contributors, 0);
+    assert_memory_equal(out, before, sizeof(out));
+    args.op = PSD_OP_MAX;
+    assert_refused(session, psd_push(session, tensor, &args, &ticket),
+                   "zeros");
+    args.op = PSD_OP_MEAN;
+    args.weight = 0;
+    assert_refused(session, psd_push(session, tensor, &args, &ticket),
+                   "weight");
+    args.weight = 1;
+    args.out = NULL;
+    assert_refused(session, psd_push(session, tensor, &args, &ticket),
                    "out");
 }
 
@@ -506,7 +554,9 @@ int main(void)
         HERE(a_push_gives_its_input_back_to_the_bit),
         HERE(a_push_may_answer_elsewhere),
         HERE(a_weight_of_zero_gives_zeros_and_says_so),
+        HERE(a_number_that_is_not_finite_is_told),
         HERE(an_absent_push_alone_means_nobody),
+        HERE(zeros_without_data_alone_mean_nobody),
         HERE(tickets_are_waited_for_one_by_one_or_all),
         HERE(a_second_push_before_the_wait_is_refused),
         HERE(a_gather_gives_what_went_in),

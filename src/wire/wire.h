@@ -84,7 +84,7 @@ enum frame_type {
 
 /* Flags. */
 #define FRAME_FLAG_CRC 0x0001u     /* crc covers the payload too */
-#define FRAME_FLAG_ABSENT 0x0002u  /* push: nothing from me */
+#define FRAME_FLAG_ABSENT 0x0002u  /* push: no data from me */
 #define FRAME_FLAG_INPLACE 0x0004u /* push: put the answer over the span;
                                     * answer: it is there already */
 #define FRAME_FLAG_NOBODY 0x0008u  /* answer: every push was absent */
@@ -115,7 +115,8 @@ struct frame_header {
     double weight;        /* samples behind a push; answer: contributors */
     uint16_t rank;        /* first rank in a push; whom a control frame is
                            * from or for */
-    uint16_t ranks;       /* ranks folded into a push: 1 for a lone worker */
+    uint16_t ranks;       /* ranks folded into a push: 1 for a lone worker;
+                           * answer: who was not finite, as psd_result's bad */
     uint8_t op;           /* psd_op, WIRE_OP_* */
     uint8_t codec;        /* 0: raw */
     uint16_t region;      /* 0: payload inline; else id of a mapped region */

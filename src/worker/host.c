@@ -115,6 +115,7 @@ static void finish(struct host *host, uint32_t index)
     host->burst = HOST_STAGE_MORE;
     flight->flags |= cell->flags;
     flight->contributors = cell->contributors;
+    flight->bad = reduce_first_bad(flight->bad, cell->bad);
     if (--flight->blocks_left == 0) {
         host->done(host->user, block->tensor);
     }

@@ -166,6 +166,11 @@ static psd_status check_answer(const struct worker *worker,
     }
     block = &worker->model->blocks[header->block];
     tensor = &worker->model->tensors[block->tensor];
+    if (header->ranks > worker->ranks + 1) {
+        log_error("worker: answer for %s names rank %u as not finite",
+                  tensor->name, header->ranks - 1u);
+        return PSD_EPROTO;
+    }
     if (header->length == 0 && (header->flags & empty) != 0) {
         return PSD_OK; /* it says why there is nothing in it */
     }
@@ -225,6 +230,7 @@ static void finish_block(struct worker *worker,
     flight->flags |= header->flags & (FRAME_FLAG_NOBODY | FRAME_FLAG_NOWEIGHT |
                                       FRAME_FLAG_DISAGREE);
     flight->contributors = (uint32_t)header->weight;
+    flight->bad = reduce_first_bad(flight->bad, header->ranks);
     if (--flight->blocks_left == 0) {
         worker->done(worker->user, tensor);
     } else {

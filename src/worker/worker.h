@@ -24,7 +24,7 @@
 /* One exchange of one tensor. */
 struct flight {
     uint64_t step;        /* of the push in flight, or of the next one */
-    const char *data;     /* NULL: absent */
+    const char *data;     /* NULL: absent, or zeros if weight is above 0 */
     char *out;            /* where the answer goes */
     char *staged;         /* memory that the path reads and writes instead of
                            * data and out; NULL: none */
@@ -34,10 +34,12 @@ struct flight {
     uint32_t blocks_left; /* not answered */
     uint32_t blocks_next; /* the first that is not released */
     uint32_t contributors;
+    uint32_t bad;         /* as in psd_result, of the blocks so far */
     uint16_t flags;       /* FRAME_FLAG_NOBODY ... of the answer */
     uint8_t op;
     bool in_flight;       /* not answered yet */
     uint64_t ticket;      /* the owner's: whose turn to wait it is */
+    uint64_t traced_ns;   /* the owner's: when it was pushed, with --trace */
 };
 
 enum worker_block_state {

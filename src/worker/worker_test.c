@@ -59,6 +59,28 @@ static void an_answer_is_placed_and_the_last_one_ends_the_flight(void **state)
     }
 }
 
+static void of_the_answers_blocks_the_lowest_bad_rank_is_kept(void **state)
+{
+    static const uint16_t said[][SHARDS] = { { 0, 0 }, { 2, RANKS + 1 },
+                                             { RANKS + 1, 0 }, { 3, 2 } };
+    static const uint32_t wanted[] = { 0, 2, RANKS + 1, 2 };
+    struct bench *bench = *state;
+
+    for (uint64_t step = 0; step < CLAIM_COUNT(wanted); step++) {
+        bench->flights[LARGE].step = step;
+        bench->flights[LARGE].bad = 0;
+        post(bench, LARGE);
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            struct frame_header header =
+                answer_header(bench, block_of(bench, LARGE, s), step);
+
+            header.ranks = said[step][s];
+            assert_int_equal(arrive(bench, s, &header, 0), PSD_OK);
+        }
+        assert_int_equal(bench->flights[LARGE].bad, wanted[step]);
+    }
+}
+
 static void the_urgent_overtakes_and_equals_keep_their_order(void **state)
 {
     struct bench *bench = *state;
@@ -99,8 +121,30 @@ static void an_absent_push_has_no_payload_but_gets_the_answer(void **state)
     assert_int_equal(bench->recorder[0].count, 1);
     assert_int_equal(frame->header.flags, FRAME_FLAG_ABSENT);
     assert_int_equal(frame->header.size, 0);
+    assert_true(frame->header.weight == 0);
     answer(bench, MIDDLE, 0, 0, 0x33);
     assert_int_equal(bench->done[MIDDLE], 1);
+    assert_bytes(bench->data[MIDDLE], 0x33, 400);
+}
+
+static void zeros_are_not_sent_but_their_weight_is(void **state)
+{
+    struct bench *bench = *state;
+    struct flight *flight = &bench->flights[MIDDLE];
+    const struct recorder_frame *frame = &bench->recorder[0].frames[0];
+
+    flight->out = bench->data[MIDDLE];
+    flight->weight = 7;
+    flight->op = PSD_OP_MEAN;
+    flight->in_flight = true;
+    worker_post(&bench->worker, MIDDLE);
+    worker_pump(&bench->worker);
+    assert_int_equal(bench->recorder[0].count, 1);
+    assert_int_equal(frame->header.flags, FRAME_FLAG_ABSENT);
+    assert_int_equal(frame->header.size, 0);
+    assert_int_equal(frame->header.op, PSD_OP_MEAN);
+    assert_true(frame->header.weight == 7);
+    answer(bench, MIDDLE, 0, 0, 0x33);
     assert_bytes(bench->data[MIDDLE], 0x33, 400);
 }
 
@@ -305,6 +349,9 @@ static void a_malformed_answer_is_refused_and_changes_nothing(void **state)
     refuse(bench, 0, bad);
     bad.flags = FRAME_FLAG_INPLACE; /* nothing is mapped */
     refuse(bench, 0, bad);
+    bad = good; /* a rank that is none is called not finite */
+    bad.ranks = RANKS + 2;
+    refuse(bench, 0, bad);
     for (size_t i = 0; i < CLAIM_COUNT(types); i++) {
         bad = good;
         bad.type = types[i];
@@ -417,8 +464,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         HERE(every_block_goes_to_its_shard_with_its_bytes),
         HERE(an_answer_is_placed_and_the_last_one_ends_the_flight),
+        HERE(of_the_answers_blocks_the_lowest_bad_rank_is_kept),
         HERE(the_urgent_overtakes_and_equals_keep_their_order),
         HERE(an_absent_push_has_no_payload_but_gets_the_answer),
+        HERE(zeros_are_not_sent_but_their_weight_is),
         HERE(nobody_leaves_the_memory_untouched),
         HERE(a_mapped_link_sends_the_span_itself),
         HERE(a_gather_sends_what_there_is),

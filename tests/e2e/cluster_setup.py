@@ -158,6 +158,10 @@ def a_missing_psd_is_told_and_copied_once():
         check(len(first) == 1 and first[0].startswith('copy-'), repr(first))
         path = c.path('node2', 'root', '.cache', 'poseidon', first[0], 'bin',
                       'psd')
+        root = os.path.dirname(os.path.dirname(path))
+        for name in ('libposeidon.so.0', 'python/boot/sitecustomize.py',
+                     'python/poseidon/_boot.py'):
+            check(os.path.isfile(os.path.join(root, name)), name)
         before = os.stat(path)
         run('--copy', '--', WORKER, 'train', config=dict(
             ALL, master_node='node2')).ends_with(0)

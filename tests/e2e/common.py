@@ -28,6 +28,7 @@ PSD = os.path.join(build, 'bin', 'psd')
 PSD_RUN = os.path.join(build, 'bin', 'psd_run')
 WORKER = os.path.join(build, 'tests', 'e2e', 'e2e_worker')
 EXCHANGE = os.path.join(build, 'tests', 'e2e', 'e2e_exchange')
+PASSES = os.path.join(build, 'tests', 'e2e', 'e2e_passes')
 TESTS = []
 JOBS = []  # of the test that runs
 
@@ -134,6 +135,8 @@ class BaseJob:
 class Job(BaseJob):
     """One psd_run with its own folder and marker."""
 
+    program = PSD_RUN
+
     def __init__(self, *args, env=None, cwd=None, preexec=None, stderr=None,
                  files=None):
         self.mark = uuid.uuid4().hex
@@ -155,7 +158,7 @@ class Job(BaseJob):
         environment.update(env or {})
         self.environment = environment
         self.process = subprocess.Popen(
-            [PSD_RUN, *args], cwd=cwd or self.folder, env=environment,
+            [self.program, *args], cwd=cwd or self.folder, env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=stderr or subprocess.PIPE, preexec_fn=preexec,
             start_new_session=True)
@@ -190,6 +193,10 @@ class Job(BaseJob):
                 return pid
         raise Failure('no %s among %r' % (role, pids))
 
+    def left(self):
+        """What is in the private folder."""
+        return os.listdir(self.tmp)
+
     def clean(self):
         """Nothing is left, soon."""
         deadline = time.time() + GONE
@@ -204,10 +211,9 @@ class Job(BaseJob):
             # Whoever looks for jobs next removes what psd_run could not.
             subprocess.run([PSD, 'status'], env=self.environment,
                            stdout=subprocess.DEVNULL, check=False)
-        while os.listdir(self.tmp) and time.time() < deadline:
+        while self.left() and time.time() < deadline:
             time.sleep(0.02)
-        check(not os.listdir(self.tmp),
-              'a socket folder is left: %r' % os.listdir(self.tmp))
+        check(not self.left(), 'a socket folder is left: %r' % self.left())
         new = [name for name in set(os.listdir('/dev/shm')) - self.shm
                if 'psd' in name]
         check(not new, '/dev/shm has %r' % new)

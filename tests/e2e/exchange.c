@@ -71,6 +71,8 @@ static void train(const psd_tensor *tensors, float *const *data,
         psd_ticket tickets[64];
         int nobody = 1;
 
+        psd_mark(session, "step", 1);
+        psd_mark(session, "backward", 1);
         for (uint32_t r = 0; r < size; r++) {
             nobody = nobody && samples(r, step) == 0;
         }
@@ -89,6 +91,7 @@ static void train(const psd_tensor *tensors, float *const *data,
                   PSD_OK);
             CHECK(psd_push(session, tensors[t], &args, NULL) == PSD_EINVAL);
         }
+        psd_mark(session, "backward", 0);
         for (uint32_t t = 0; t < tensor_count; t++) {
             struct psd_result result;
 
@@ -96,12 +99,14 @@ static void train(const psd_tensor *tensors, float *const *data,
             CHECK(psd_wait(session, tickets[t], NULL) == PSD_EINVAL);
             CHECK(result.step == step);
             CHECK((int)result.no_weight == nobody && result.nobody == 0);
+            CHECK(result.bad == 0);
             for (size_t i = 0; i < count[t]; i++) {
                 float right = nobody ? 0 : mean(step, i);
 
                 CHECK(memcmp(&data[t][i], &right, sizeof(right)) == 0);
             }
         }
+        psd_mark(session, "step", 0);
     }
 }
 
@@ -275,6 +280,41 @@ static void store(void)
     }
 }
 
+/* Each rank in turn has one number that is not finite, the next rank has
+ * another elsewhere; then only the sum has. Who hears what is the same
+ * everywhere. */
+static void not_finite(void)
+{
+    struct psd_spec spec = { .name = "wild", .dtype = PSD_FLOAT32,
+                             .count = BIG };
+    float *data = psd_alloc(session, sizeof(*data) * BIG);
+    psd_tensor tensor;
+
+    CHECK(data != NULL);
+    CHECK(psd_register(session, &spec, 1, &tensor) == PSD_OK);
+    for (uint32_t step = 0; step < size + 2; step++) {
+        struct psd_result result;
+        uint32_t wanted = step < size ? step + 1 : 0;
+
+        for (size_t i = 0; i < BIG; i++) {
+            data[i] = value(rank, step, i);
+        }
+        if (step == rank) {
+            data[BIG - 1] = NAN;
+        } else if (step + 1 == rank) {
+            data[0] = -INFINITY;
+        } else if (step == size) {
+            data[BIG / 2] = 3e38f;
+            wanted = size == 1 ? 0 : size + 1;
+        }
+        CHECK(psd_push_pull(session, tensor, data, 1, PSD_OP_SUM, &result) ==
+              PSD_OK);
+        CHECK(result.bad == wanted);
+        CHECK(result.nobody == 0 && result.contributors == size);
+    }
+    psd_free(session, data);
+}
+
 /* Rank r has data for r + 2 steps; twice, with private memory. */
 static void join(void)
 {
@@ -386,6 +426,7 @@ int main(int argc, char **argv)
     reduce_others();
     gather_and_broadcast();
     store();
+    not_finite();
     join();
     CHECK(psd_barrier(session) == PSD_OK);
     if (rank == 0) {

@@ -8,6 +8,7 @@ desk_test.py beside it uses what is defined here.
 Prints TAP. Nothing depends on timing beyond generous upper limits.
 """
 import glob
+import json
 import os
 import pty
 import re
@@ -22,9 +23,9 @@ import tempfile
 import threading
 import time
 
-from common import (EXCHANGE, Failure, JOBS, Job, LIMIT, PSD, PSD_RUN, Skip,
-                    TESTS, WORKER, build, check, cmdline, contains, keep,
-                    main, name_of, run, start, test)
+from common import (EXCHANGE, Failure, JOBS, Job, LIMIT, PASSES, PSD, PSD_RUN,
+                    Skip, TESTS, WORKER, build, check, cmdline, contains,
+                    keep, main, name_of, run, start, test)
 
 
 # ---- output ---------------------------------------------------------------
@@ -185,6 +186,20 @@ def a_file_that_is_no_program_is_126():
 
 
 @test
+def options_for_adapters_reach_the_workers():
+    show = 'echo $PSD_BATCH $PSD_ACCUM $PSD_NAN $PSD_SHARD_EVAL $PSD_SEED'
+    first = run('-n', '2', '--tee', 'all', show)
+    lines = re.findall(r'\] split auto allow 0 (\d+)\n', first.out)
+    check(len(lines) == 2 and lines[0] == lines[1], first.out)
+    with open(os.path.join(first.folder, 'poseidon_run.log')) as file:
+        contains(file.read(), 'the seed of all workers is %s\n' % lines[0])
+    check(run('-n', '2', show).out.split()[-1] != lines[0], 'the same seed')
+    given = run('--batch', 'per-worker', '--accum', '8', '--nan', 'stop',
+                '--shard-eval', '--seed', '0', show)
+    check(given.out == 'per-worker 8 stop 1 0\n', given.out)
+
+
+@test
 def wrong_usage_is_a_sentence_and_64():
     for args, text in (
             (['--frobnicate', '-n', '2', 'true'], 'unknown option'),
@@ -196,6 +211,12 @@ def wrong_usage_is_a_sentence_and_64():
             (['-n', '2', '-s', '5000', 'true'], 'must be in'),
             (['-n', '2', '-s', '500', '--threads', '9', 'true'], 'fewer'),
             (['--transport', 'pigeon', 'true'], 'auto|shm|tcp'),
+            (['--batch', 'whole', 'true'], 'split|per-worker|split-random'),
+            (['--accum', '0', 'true'], 'auto or a number from 1 to 1024'),
+            (['--accum', '1025', 'true'], 'auto or a number'),
+            (['--accum', '2x', 'true'], 'auto or a number'),
+            (['--nan', 'ignore', 'true'], 'allow|skip|stop'),
+            (['--seed', '-1', 'true'], 'must be in 0..4294967295'),
             (['-n'], 'needs a value')):
         job = run(*args)
         check(job.code == 64, '%r: %d %s' % (args, job.code, job.err))
@@ -258,6 +279,87 @@ def every_call_gives_the_right_bits_on_every_way():
             check(job.code == 0, '%s %r: %d %s' % (workers, way, job.code,
                                                    job.err))
             check(job.out == 'exchange: all answers right\n', job.out)
+            job.clean()
+
+
+def nested(spans):
+    """Spans of one row lie inside or beside each other."""
+    open_ = []
+    for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+        while open_ and open_[-1] <= begin + 1:
+            open_.pop()
+        if open_ and end > open_[-1] + 1:  # microseconds; doubles round
+            return False
+        open_.append(end)
+    return True
+
+
+@test
+def a_trace_shows_exchanges_waits_and_marks():
+    for way in ([], ['--transport', 'tcp'], ['-s', '1']):
+        job = run('-n', '2', '--trace', *way, '--', EXCHANGE)
+        check(job.code == 0, '%r: %d %s' % (way, job.code, job.err))
+        marks = []
+        for rank in range(2):
+            path = os.path.join(job.logs(), 'trace.w%d.json' % rank)
+            subprocess.run([sys.executable, '-m', 'json.tool', path],
+                           stdout=subprocess.DEVNULL, check=True)
+            with open(path) as file:
+                events = json.load(file)['traceEvents']
+            spans = [e for e in events if e['ph'] == 'X']
+            check({e['pid'] for e in events} == {rank}, 'pids')
+            rows = {}
+            for span in spans:
+                rows.setdefault(span['tid'], []).append(
+                    (span['ts'], span['ts'] + span['dur']))
+            check(all(nested(row) for row in rows.values()),
+                  '%r: worker %d: spans overlap' % (way, rank))
+            count = {}
+            for span in spans:
+                key = (span['cat'], span['name'])
+                count[key] = count.get(key, 0) + 1
+            for name in ('layer0', 'mayer5'):
+                check(count[('exchange', name)] == 12, repr(count))
+                check(count[('push', 'push ' + name)] == 12, repr(count))
+                check(count[('wait', 'wait ' + name)] == 12, repr(count))
+            check(count[('mark', 'backward')] == 24, repr(count))
+            marks.append([s['ts'] for s in spans if s['name'] == 'step'])
+            check(abs(marks[rank][0] / 1e6 - time.time()) < LIMIT, 'the clock')
+        job.clean()
+    job = run('-n', '1', '--', 'sh', '-c', 'test "$PSD_TRACE" != 1 && '
+              'test -e "$PSD_LOG_DIR/worker_0.out"')
+    check(job.code == 0, job.err)
+
+
+@test
+def every_pass_gives_the_right_bits_on_every_way():
+    for env in ({}, {'PSD_NAN': 'skip'}):
+        check(subprocess.run([PASSES], stdout=subprocess.DEVNULL,
+                             timeout=LIMIT, env=dict(os.environ, **env),
+                             check=False).returncode == 0, 'alone %r' % env)
+    for workers, way in (('1', []), ('2', []), ('4', []),
+                         ('2', ['--transport', 'tcp']),
+                         ('4', ['--transport', 'tcp', '--digest', 'step']),
+                         ('2', ['-s', '1']), ('3', ['--block-size', '4K'])):
+        job = run('-n', workers, *way, '--', PASSES)
+        check(job.code == 0, '%s %r: %d %s' % (workers, way, job.code,
+                                               job.err))
+        check(job.out == 'passes: all answers right\n', job.out)
+        job.clean()
+
+
+@test
+def passes_of_different_models_are_told_and_65():
+    for case, text in (
+            ('differ', 'worker 2 has "extra" float32 x 4'),
+            ('differ-late', 'worker 2 has "extra" float32 x 4'),
+            ('differ-start', 'layer1'),
+            ('mixed', 'the gradient of table is sparse on some workers')):
+        for way in ([], ['--transport', 'tcp']):
+            job = run('-n', '3', *way, '--', PASSES, case)
+            check(job.code == 65, '%s %r: %d %s' % (case, way, job.code,
+                                                    job.err))
+            contains(job.err, text)
             job.clean()
 
 

@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import time
+import uuid
 
 import run as e2e
 from run import PSD_RUN, WORKER, Failure, Skip, check, contains
@@ -446,7 +447,7 @@ class Command(e2e.Job):
     """A job whose psd_run is started by another command."""
 
     def __init__(self, words, env, folder):
-        self.mark = e2e.uuid.uuid4().hex
+        self.mark = uuid.uuid4().hex
         self.folder = folder
         self.tmp = os.path.join(folder, 't')
         os.mkdir(self.tmp)

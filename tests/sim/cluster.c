@@ -122,8 +122,8 @@ static bool answer_right(const struct sim *sim, const struct sim_worker *of,
     bool any = false;
 
     for (uint32_t r = 0; r < sim->plan->workers; r++) {
-        if (takes_part(sim, r, step) && !is_absent(sim, r, name, step)) {
-            any = true;
+        if (takes_part(sim, r, step)) { /* absent: zeros, by its weight */
+            any = any || !is_absent(sim, r, name, step);
             total += weight_of(sim, r, name, step);
         }
     }

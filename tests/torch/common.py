@@ -36,6 +36,11 @@ LIMIT = 120.0  # of any one job: torch takes seconds to import
 class TorchJob(e2e.Job):
     """A job whose folder has `files`; see e2e.Job for what else it knows."""
 
+    def left(self):
+        """Not what torch keeps there for another time."""
+        return [name for name in super().left()
+                if not name.startswith('torchinductor_')]
+
     def rank_out(self, rank):
         """What worker `rank` wrote on stdout."""
         return self.log('worker_%d.out' % rank)

@@ -1,0 +1,67 @@
+"""Gradients on a CUDA device: copied to pinned host memory on a stream of
+their own while backward goes on, pushed from there as soon as the copy is
+done, and copied back at the end of the pass.
+
+A slot's pinned memory (slot.host) is used again in every pass. That is safe
+without waiting: the copy out waits for the stream on which the answer of the
+pass before was copied in, and libposeidon writes only after the copy out.
+"""
+import collections
+
+
+class Stage:
+    def __init__(self, torch, push):
+        self.torch = torch
+        self.push = push          # push(slot, address)
+        self.streams = {}         # device: the stream of copies
+        self.under_way = collections.deque()  # (event, slot), oldest first
+
+    def out(self, slot, value, like):
+        """Begin to copy `value`, whose layout shall be that of `like`, and
+        push it as soon as it has arrived."""
+        torch, device = self.torch, value.device
+        stream = self.streams.get(device)
+        if stream is None:
+            stream = self.streams[device] = torch.cuda.Stream(device)
+        host = self.host(slot, like)
+        value = value.detach()
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            host.copy_(value, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record(stream)
+        value.record_stream(stream)  # its memory stays until it was read
+        self.under_way.append((event, slot))
+        self.poll()
+
+    def poll(self):
+        """Push what has arrived."""
+        queue = self.under_way
+        while queue and queue[0][0].query():
+            slot = queue.popleft()[1]
+            self.push(slot, slot.host.data_ptr())
+
+    def drain(self):
+        """Wait for the rest and push it."""
+        queue = self.under_way
+        while queue:
+            event, slot = queue.popleft()
+            event.synchronize()
+            self.push(slot, slot.host.data_ptr())
+
+    def forget(self):
+        """A pass was given up: nothing more is pushed in it."""
+        self.under_way.clear()
+
+    def back(self, slot, value):
+        """Copy the answer into `value`; what is queued behind sees it."""
+        value.detach().copy_(slot.host, non_blocking=True)
+
+    def host(self, slot, like):
+        """Pinned memory with the layout of a tensor on a device."""
+        host = slot.host
+        if host is None or host.stride() != like.stride() or (
+                host.shape != like.shape or host.dtype != like.dtype):
+            host = slot.host = self.torch.empty_like(
+                like.detach(), device="cpu", pin_memory=True)
+        return host

@@ -1,0 +1,292 @@
+"""What is patched in torch so that gradients, starts and steps are seen.
+
+  Optimizer.__init__, add_param_group     the parameters; the first one joins
+  global hooks before and after steps     about to step, and stepped
+  Optimizer.zero_grad, Module.zero_grad   which gradients are zeros
+  Module/Optimizer.load_state_dict        another start is needed
+  global hook before a module's forward   the first start; removes itself
+  torch.autograd.backward                 a pass (passes.py)
+  CheckpointFunction.forward              backward will run inside backward
+  GradScaler.scale, unscale_, step, clip_grad_norm_, clip_grad_value_
+                                          gradients are about to be looked at
+A job of one: only the loss of backward() and the end of steps are noted.
+"""
+import contextlib
+import functools
+import os
+import sys
+
+from poseidon import _boot, _job, _lib
+from poseidon.torch import meter, modules, passes, seed
+
+_patched = []     # (owner, name, what it was)
+_handles = []     # hooks of torch
+_state = None     # the passes.Exchange, once an optimizer was made
+_torch = None
+_waits = None     # the hook before the first forward
+
+
+def install(torch):
+    global _torch
+    job = _job.job()
+    if _patched or not job.inside:
+        return
+    _torch = torch
+    os.register_at_fork(after_in_child=_off)
+    if job.size == 1:
+        _install_alone(torch)
+        return
+    modules.install(torch)
+    optimizer = torch.optim.Optimizer
+    _patch(optimizer, "__init__", _make)
+    _patch(optimizer, "add_param_group", _add_group)
+    _patch(optimizer, "zero_grad", _zero_optimizer)
+    _patch(optimizer, "load_state_dict", _load)
+    _patch(torch.nn.Module, "zero_grad", _zero_module)
+    _patch(torch.nn.Module, "load_state_dict", _load)
+    _patch(torch.autograd, "backward", _backward)
+    _install_steps(torch, _before_step, _after_step)
+    _install_readers(torch)
+    _boot.after_import("torch._dynamo", _skip_our_frames)
+
+
+def uninstall():
+    """Leave torch as it was."""
+    global _state
+    _off()
+    if _state is not None:
+        _state.table.disarm()
+    _state = None
+    while _patched:
+        owner, name, real = _patched.pop()
+        setattr(owner, name, real)
+    while _handles:
+        _handles.pop().remove()
+    modules.uninstall()
+
+
+def join():
+    """Open the session and be ready for passes. Collective."""
+    global _state
+    if _state is None and _job.job().size > 1:
+        _lib.session()
+        seed.fork()
+        _state = passes.Exchange(_torch)
+        _state.redirect()
+    return _state
+
+
+@contextlib.contextmanager
+def no_sync():
+    """Backward passes in here are not exchanged; their sum is, with the next
+    pass or optimizer step outside."""
+    state = _state
+    if state is None:
+        yield
+        return
+    state.quiet += 1
+    try:
+        yield
+    finally:
+        state.quiet -= 1
+
+
+def _off():
+    if _state is not None:
+        _state.on = False
+
+
+def _patch(owner, name, maker):
+    real = owner.__dict__[name]
+    _patched.append((owner, name, real))
+    setattr(owner, name, functools.wraps(real)(maker(real)))
+
+
+def _active():
+    return _state if _state is not None and _state.on else None
+
+
+# ---- optimizers
+
+def _make(real):
+    def __init__(self, *args, **kwargs):
+        join()
+        real(self, *args, **kwargs)
+        _register(self)
+    return __init__
+
+
+def _add_group(real):
+    def add_param_group(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        state = _active()
+        if state is not None and self in state.table.optimizers:
+            _register(self)
+    return add_param_group
+
+
+def _register(optimizer):
+    state = _active()
+    if state is not None:
+        state.table.add_optimizer(optimizer)
+        if state.table.unstarted:
+            _await_forward()
+
+
+def _zero_optimizer(real):
+    def zero_grad(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        state = _active()
+        if state is not None:
+            state.zeroed(p for group in self.param_groups
+                         for p in group["params"])
+    return zero_grad
+
+
+def _zero_module(real):
+    def zero_grad(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        state = _active()
+        if state is not None:
+            state.zeroed(self.parameters())
+    return zero_grad
+
+
+def _load(real):
+    def load_state_dict(self, *args, **kwargs):
+        result = real(self, *args, **kwargs)
+        state = _active()
+        if state is not None and not state.table.unstarted:
+            state.flag |= passes.LOADED
+        return result
+    return load_state_dict
+
+
+def _before_step(optimizer, args, kwargs):
+    state = _active()
+    if state is not None:
+        state.before_step(optimizer)
+
+
+def _after_step(optimizer, args, kwargs):
+    state = _active()
+    if state is not None:
+        state.after_step(optimizer)
+
+
+def _install_steps(torch, before, after):
+    source = sys.modules[torch.optim.Optimizer.__module__]
+    if before is not None:
+        _handles.append(source.register_optimizer_step_pre_hook(before))
+    _handles.append(source.register_optimizer_step_post_hook(after))
+
+
+# ---- forward and backward
+
+def _await_forward():
+    global _waits
+    if _waits is None:
+        _waits = _torch.nn.modules.module.register_module_forward_pre_hook(
+            _before_forward)
+
+
+def _before_forward(module, args):
+    global _waits
+    if _torch.compiler.is_compiling() or not _torch.is_grad_enabled():
+        return
+    state = _active()
+    if _waits is not None:
+        _waits.remove()
+        _waits = None
+    if state is not None and state.table.unstarted:
+        state.start()
+
+
+def _backward(real):
+    def backward(tensors, *args, **kwargs):
+        state = _state
+        if state is None:
+            return real(tensors, *args, **kwargs)
+        return state.backward(real, tensors, args, kwargs)
+    return backward
+
+
+# ---- who looks at gradients between backward and step
+
+def _install_readers(torch):
+    scaler = _scaler(torch)
+    for name in ("unscale_", "step"):
+        _patch(scaler, name, _reading)
+    _patch(scaler, "scale", _scaling)
+    clip = torch.nn.utils.clip_grad
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        reading = functools.wraps(getattr(clip, name))(
+            _reading(getattr(clip, name)))
+        for owner in (clip, torch.nn.utils):
+            _patched.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, reading)
+    nested = torch.utils.checkpoint.CheckpointFunction
+    real = nested.__dict__["forward"]
+    _patched.append((nested, "forward", real))
+    nested.forward = staticmethod(_nesting(real.__func__))
+
+
+def _scaler(torch):
+    amp = getattr(torch.amp, "GradScaler", None)
+    return amp if amp is not None else torch.cuda.amp.GradScaler  # torch < 2.3
+
+
+def _reading(real):
+    def reader(*args, **kwargs):
+        state = _active()
+        if state is not None and state.pending and not state.open:
+            state.flush()
+        return real(*args, **kwargs)
+    return reader
+
+
+def _scaling(real):
+    def scale(self, *args, **kwargs):
+        state = _active()
+        if state is not None and self.is_enabled():
+            state.watch.scaled = True
+        return real(self, *args, **kwargs)
+    return scale
+
+
+def _nesting(real):
+    @functools.wraps(real)
+    def forward(*args, **kwargs):
+        state = _active()
+        if state is not None:
+            state.deep = True
+        return real(*args, **kwargs)
+    return forward
+
+
+def _skip_our_frames(dynamo):
+    """Dynamo shall not compile what is here."""
+    rules = getattr(dynamo, "trace_rules", None) or (
+        getattr(dynamo, "skipfiles", None))
+    if rules is not None and hasattr(rules, "add"):
+        rules.add("poseidon")
+
+
+# ---- a job of one
+
+def _install_alone(torch):
+    alone = meter.Meter(torch)
+
+    def noting(real):
+        def backward(tensors, *args, **kwargs):
+            real(tensors, *args, **kwargs)
+            if _torch is not None:
+                alone.note((tensors,), 0)
+        return backward
+
+    def after(optimizer, args, kwargs):
+        if _torch is not None:
+            alone.stepped(optimizer)
+
+    _patch(torch.autograd, "backward", noting)
+    _install_steps(torch, None, after)

@@ -1,0 +1,72 @@
+"""Is the script training or evaluating? Seen by what it tells its modules.
+
+`last()` is what the last Module.train() or eval() said, leaving out those
+that say nothing about the run: parts of a model that is itself training
+(frozen BatchNorm), and models without a parameter to train (a teacher).
+"""
+import weakref
+
+_last = None      # True: train(), False: eval(), None: neither was called
+_trains = None    # weak reference to what train() was last called on
+_depth = 0        # train() calls itself for every child
+_has_norm = False
+_undo = []
+
+
+def install(torch):
+    if _undo:
+        return
+    module = torch.nn.Module
+    norm = torch.nn.modules.batchnorm._BatchNorm
+    train, init = module.train, norm.__init__
+
+    def watched(self, mode=True):
+        global _depth
+        if _depth == 0:
+            _note(self, mode)
+        _depth += 1
+        try:
+            return train(self, mode)
+        finally:
+            _depth -= 1
+
+    def made(self, *args, **kwargs):
+        global _has_norm
+        _has_norm = True
+        init(self, *args, **kwargs)
+
+    watched.__doc__, made.__doc__ = train.__doc__, init.__doc__
+    watched.__wrapped__, made.__wrapped__ = train, init
+    module.train, norm.__init__ = watched, made
+    _undo.extend([(module, "train", train), (norm, "__init__", init)])
+
+
+def uninstall():
+    global _last, _trains, _has_norm
+    while _undo:
+        owner, name, real = _undo.pop()
+        setattr(owner, name, real)
+    _last, _trains, _has_norm = None, None, False
+
+
+def last():
+    return _last
+
+
+def has_norm():
+    """Has a BatchNorm module been made? It needs two rows to work."""
+    return _has_norm
+
+
+def _note(module, mode):
+    global _last, _trains
+    if mode:
+        _last, _trains = True, weakref.ref(module)
+        return
+    if not any(p.requires_grad for p in module.parameters()):
+        return
+    whole = _trains and _trains()
+    if whole is not None and whole is not module and whole.training and (
+            any(part is module for part in whole.modules())):
+        return
+    _last = False

@@ -1,0 +1,298 @@
+"""Random streams: equal on all workers where they must be, different where
+they should be.
+
+The rule:
+1. When torch is imported, torch, `random` and numpy get the job's seed
+   (PSD_SEED), the same on all workers. A seed that the script sets by hand
+   is the same on all workers too, as the script knows no rank. So models,
+   random_split and everything else made before the optimizer are equal.
+2. When the first optimizer is made, the streams fork. What the script draws
+   itself (dropout, noise, batches by torch.randint) then differs from worker
+   to worker: new seed = hash(state, rank).
+3. The state of before lives on as the COMMON stream. What must stay equal is
+   drawn from it: the order and the seeds of every DataLoader, its samplers,
+   random_split, and the samples of an IterableDataset. It goes on as the
+   single run's stream does, so the order is that of the single run, if that
+   draws nothing else (no dropout, no noise) from the default stream.
+4. A seed that the script sets after the fork is obeyed: from there all
+   workers draw the same again, and one line says so.
+
+Not covered: a state restored by set_rng_state after the fork, random.Random
+and numpy.random.RandomState objects made without a seed. torch.Generator
+objects need nothing: torch starts them all with the same seed.
+"""
+import contextlib
+import hashlib
+import os
+import random
+
+from poseidon import _boot, _job
+
+_streams = {}      # name: stream, of those that are loaded
+_common = None     # name: state, after the fork
+_inside = 0        # depth of common()
+_quiet = 0         # depth of torch.random.fork_rng()
+_draws = [0, 0]    # seeds that were asked of the system: equal, of this rank
+_patched = []      # (owner, name, what it was)
+_on = False
+
+
+class _Torch:
+    def __init__(self, torch):
+        self.cpu = torch.default_generator
+        self.cuda = torch.cuda if torch.cuda._is_compiled() else None
+
+    def get(self):
+        return self.cpu.get_state()
+
+    def set(self, state):
+        self.cpu.set_state(state)
+
+    def seed(self, number):
+        self.cpu.manual_seed(number)
+        if self.cuda is not None:
+            self.cuda.manual_seed_all(number)  # waits until CUDA is there
+
+    def digest(self):
+        return bytes(self.cpu.get_state().tolist())
+
+
+class _Python:
+    def get(self):
+        return random.getstate()
+
+    def set(self, state):
+        random.setstate(state)
+
+    def seed(self, number):
+        _real(random, "seed")(number)
+
+    def digest(self):
+        return repr(random.getstate()).encode()
+
+
+class _Numpy:
+    def __init__(self, module):
+        self.module = module
+
+    def get(self):
+        return self.module.get_state(legacy=False)
+
+    def set(self, state):
+        self.module.set_state(state)
+
+    def seed(self, number):
+        _real(self.module, "seed")(number & 0xffffffff)
+
+    def digest(self):
+        state = self.get()["state"]
+        key = state.get("key")
+        return repr(state).encode() if key is None else (
+            key.tobytes() + b"%d" % state.get("pos", 0))
+
+
+def install(torch):
+    """Give the streams of this process the job's seed, and watch them."""
+    global _on
+    if _job.job().size == 1 or _on:
+        return
+    _on, _draws[:] = True, [0, 0]
+    _arrive("torch", _Torch(torch))
+    _arrive("random", _Python())
+    _patch_seed(random, "seed", "random.seed", "random")
+    for owner in (torch, torch.random):
+        _patch_seed(owner, "manual_seed", "torch.manual_seed", "torch")
+        _patch(owner, "seed", _torch_seed(owner.seed))
+    _patch(torch.random, "fork_rng", _fork_rng(torch.random.fork_rng))
+    data = torch.utils.data
+    split = _in_common(data.random_split)
+    for owner in (data, data.dataset):
+        _patch(owner, "random_split", split)
+    _boot.after_import("numpy.random", _numpy)
+    os.register_at_fork(after_in_child=_off)
+
+
+def uninstall():
+    _off()
+    while _patched:
+        owner, name, real = _patched.pop()
+        setattr(owner, name, real)
+
+
+def fork():
+    """From here on the script's own draws differ from worker to worker."""
+    global _common
+    if not _on or _common is not None:
+        return
+    _common = {name: stream.get() for name, stream in _streams.items()}
+    for stream in _streams.values():
+        _differ(stream)
+
+
+def forked():
+    """Has the first optimizer been made?"""
+    return _common is not None
+
+
+@contextlib.contextmanager
+def common(only=None):
+    """Draw from the common stream (of all modules, or `only` of one)."""
+    global _inside
+    if not _on or _common is None or _inside:
+        yield
+        return
+    streams = [(name, stream) for name, stream in _streams.items()
+               if only in (None, name)]
+    mine = [stream.get() for name, stream in streams]
+    for name, stream in streams:
+        stream.set(_common[name])
+    _inside += 1
+    try:
+        yield
+    finally:
+        _inside -= 1
+        for (name, stream), state in zip(streams, mine):
+            _common[name] = stream.get()
+            stream.set(state)
+
+
+def is_common():
+    """Do draws come from the common stream just now, or are all equal yet?"""
+    return _common is None or _inside > 0
+
+
+def inside():
+    """Is something being drawn from the common stream just now?"""
+    return _inside > 0
+
+
+def of_rank(number):
+    """A seed of this worker, made of one that is equal on all; rank 0 keeps
+    it."""
+    rank = _job.job().rank
+    return number if rank == 0 else _hash(b"%d" % number, rank) >> 2
+
+
+def _off():
+    """Nothing of this in a forked child: it is not the worker."""
+    global _on, _common
+    _on, _common = False, None
+
+
+def _arrive(name, stream):
+    """A module that draws is there: now, or imported later."""
+    _streams[name] = stream
+    stream.seed(_job.job().seed)
+    if _common is not None:
+        _common[name] = stream.get()
+        _differ(stream)
+
+
+def _differ(stream):
+    stream.seed(_hash(stream.digest(), _job.job().rank))
+
+
+def _hash(data, rank):
+    digest = hashlib.sha256(data + b"/%d" % rank).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def _fresh():
+    """In place of a seed from the system: equal where draws are equal."""
+    which = 0 if is_common() else 1
+    _draws[which] += 1
+    data = b"fresh %d %d" % (_job.job().seed, _draws[which])
+    return _hash(data, _job.job().rank + 1 if which else 0)
+
+
+def _numpy(module):
+    if not _on:
+        return
+    _arrive("numpy", _Numpy(module))
+    _patch_seed(module, "seed", "numpy.random.seed", "numpy")
+    make = module.default_rng
+
+    def default_rng(seed=None):
+        return make(_fresh() if seed is None and _on else seed)
+
+    _patch(module, "default_rng", _like(default_rng, make))
+
+
+def _patch(owner, name, function):
+    _patched.append((owner, name, getattr(owner, name)))
+    setattr(owner, name, function)
+
+
+def _real(owner, name):
+    for where, what, real in _patched:
+        if where is owner and what == name:
+            return real
+    return getattr(owner, name)
+
+
+def _like(function, real):
+    function.__name__ = real.__name__
+    function.__doc__ = real.__doc__
+    function.__wrapped__ = real
+    return function
+
+
+def _patch_seed(owner, name, title, stream):
+    real = getattr(owner, name)
+
+    def seed(*args, **kwargs):
+        given = (args or tuple(kwargs.values()) or (None,))[0]
+        if not _on or (given is None and stream == "torch"):
+            return real(*args, **kwargs)
+        if given is None:
+            return _streams[stream].seed(_fresh())
+        result = real(*args, **kwargs)
+        if not is_common():
+            _common[stream] = _streams[stream].get()
+            if not _quiet:
+                _equal_again("%s(%s)" % (title, given))
+        return result
+
+    _patch(owner, name, _like(seed, real))
+
+
+def _equal_again(call):
+    """Told once, by one worker, as all of them do it."""
+    if _job.job().rank == 0:
+        _job.warn_once("seed", "%s after the optimizer was made: from here "
+                       "all workers draw the same random numbers (set seeds "
+                       "before the optimizer)" % call)
+
+
+def _torch_seed(real):
+    def seed():
+        if not _on:
+            return real()
+        number = _fresh()
+        _streams["torch"].seed(number)
+        return number
+    return _like(seed, real)
+
+
+def _fork_rng(real):
+    @contextlib.contextmanager
+    def fork_rng(*args, **kwargs):
+        global _quiet
+        enabled = kwargs.get("enabled", args[1] if len(args) > 1 else True)
+        before = _common["torch"] if enabled and _common else None
+        with real(*args, **kwargs) as value:
+            _quiet += 1
+            try:
+                yield value
+            finally:
+                _quiet -= 1
+                if before is not None and _common:
+                    _common["torch"] = before
+    return _like(fork_rng, real)
+
+
+def _in_common(real):
+    def random_split(*args, **kwargs):
+        with common():
+            return real(*args, **kwargs)
+    return _like(random_split, real)

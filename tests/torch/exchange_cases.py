@@ -1,0 +1,669 @@
+"""Training runs for exchange_test.py: ordinary scripts, of a few steps each.
+
+    exchange_cases.py [--float64] [NAME...]
+
+Runs the cases of these names, or all, and prints a line of JSON for each:
+the loss on a fixed batch after each step, and the bits of the parameters.
+The same file runs with and without psd_run; it knows nothing of it.
+"""
+import copy
+import hashlib
+import io
+import json
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+STEPS = 50
+BATCH = 12
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+class Run:
+    """Notes a loss after each step."""
+
+    def __init__(self, evaluate, *modules):
+        self.evaluate = evaluate
+        self.modules = modules
+        self.losses = []
+
+    def note(self):
+        with torch.no_grad():
+            self.losses.append(float(self.evaluate()))
+
+    def bits(self):
+        digest = hashlib.sha256()
+        for module in self.modules:
+            for value in module.state_dict().values():
+                value = torch.view_as_real(value) if value.is_complex() else (
+                    value)
+                digest.update(value.detach().to(torch.float64)
+                              .contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def batches(*tensors, size=BATCH, steps=STEPS):
+    """`steps` batches out of a DataLoader, epoch after epoch."""
+    generator = torch.Generator().manual_seed(7)
+    loader = DataLoader(TensorDataset(*tensors), batch_size=size,
+                        shuffle=True, generator=generator)
+    count = 0
+    while True:
+        for batch in loader:
+            yield batch
+            count += 1
+            if count == steps:
+                return
+
+
+def blobs(rows=50, width=10, classes=4):
+    torch.manual_seed(3)
+    x = torch.randn(rows, width)
+    return x, (x[:, :classes].argmax(1) + (x[:, 5] > 0)) % classes
+
+
+def mlp(width=10, hidden=16, classes=4):
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(width, hidden), nn.Tanh(),
+                         nn.Linear(hidden, hidden), nn.Tanh(),
+                         nn.Linear(hidden, classes))
+
+
+def train(model, x, y, optimizer, loss=F.cross_entropy, before=None,
+          steps=STEPS, size=BATCH, zero=None):
+    run = Run(lambda: loss(model(x), y), model)
+    for bx, by in batches(x, y, steps=steps, size=size):
+        optimizer.zero_grad(**(zero or {}))
+        loss(model(bx), by).backward()
+        if before is not None:
+            before()
+        optimizer.step()
+        run.note()
+    return run
+
+
+# ---- models
+
+@case
+def plain_mlp():
+    x, y = blobs()
+    model = mlp()
+    return train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.1,
+                                              momentum=0.9))
+
+
+@case
+def adamw_clip():
+    x, y = blobs()
+    model = mlp()
+    return train(model, x, y, torch.optim.AdamW(model.parameters(), lr=1e-2),
+                 before=lambda: nn.utils.clip_grad_norm_(
+                     model.parameters(), 0.3))
+
+
+@case
+def fused_zeros():
+    """fused optimizer, gradients zeroed in place."""
+    x, y = blobs()
+    model = mlp()
+    return train(model, x, y, torch.optim.Adam(model.parameters(), lr=1e-2,
+                                               fused=True),
+                 zero={"set_to_none": False})
+
+
+@case
+def foreach():
+    x, y = blobs()
+    model = mlp()
+    return train(model, x, y, torch.optim.RMSprop(
+        model.parameters(), lr=1e-3, foreach=True))
+
+
+@case
+def lenet():
+    torch.manual_seed(5)
+    x, y = torch.randn(40, 1, 12, 12), torch.randint(0, 5, (40,))
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2),
+                          nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(),
+                          nn.Linear(72, 20), nn.ReLU(), nn.Linear(20, 5))
+    model = model.to(memory_format=torch.channels_last)
+    return train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.05))
+
+
+class Words(nn.Module):
+    def __init__(self, words=20, width=16):
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.place = nn.Parameter(torch.randn(6, width) * 0.1)
+        layer = nn.TransformerEncoderLayer(width, 2, 32, dropout=0.0,
+                                           batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2,
+                                            enable_nested_tensor=False)
+        self.head = nn.Linear(width, words, bias=False)
+        self.head.weight = self.words.weight  # shared
+
+    def forward(self, x):
+        return self.head(self.layers(self.words(x) + self.place))
+
+
+@case
+def transformer():
+    torch.manual_seed(6)
+    x = torch.randint(0, 20, (40, 6))
+    y = (x * 3 + 1) % 20
+    model = Words()
+    return train(model, x, y, torch.optim.AdamW(model.parameters(), lr=1e-3),
+                 loss=lambda out, want: F.cross_entropy(
+                     out.reshape(-1, 20), want.reshape(-1)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(5, 12, 2, batch_first=True)
+        self.head = nn.Linear(12, 1)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][:, -1]).squeeze(-1)
+
+
+@case
+def lstm():
+    torch.manual_seed(8)
+    x = torch.randn(40, 7, 5)
+    model = Recurrent()
+    return train(model, x, x.sum((1, 2)).tanh(),
+                 torch.optim.Adam(model.parameters(), lr=1e-2),
+                 loss=F.mse_loss)
+
+
+@case
+def gan():
+    torch.manual_seed(9)
+    real, noise = torch.randn(48, 6) * 0.5 + 1, torch.randn(48, 3)
+    g = nn.Sequential(nn.Linear(3, 12), nn.Tanh(), nn.Linear(12, 6))
+    og = torch.optim.Adam(g.parameters(), lr=1e-2)
+    d = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 1))
+    od = torch.optim.Adam(d.parameters(), lr=1e-2)
+    bce = F.binary_cross_entropy_with_logits
+
+    def score(x, want):
+        out = d(x)
+        return bce(out, torch.full_like(out, want))
+
+    run = Run(lambda: score(real, 1.0) + score(g(noise), 0.0), g, d)
+    for x, z in batches(real, noise):
+        od.zero_grad()
+        score(x, 1.0).backward()
+        score(g(z).detach(), 0.0).backward()
+        od.step()
+        og.zero_grad()
+        score(g(z), 1.0).backward()  # leaves gradients in d, too
+        og.step()
+        run.note()
+    return run
+
+
+@case
+def sparse():
+    torch.manual_seed(10)
+    x, y = torch.randint(0, 30, (40, 4)), torch.randint(0, 3, (40,))
+    table = nn.Embedding(30, 8, sparse=True)
+    head = nn.Linear(8, 3)
+    both = nn.ModuleList([table, head])
+    o1 = torch.optim.SparseAdam(table.parameters(), lr=1e-2)
+    o2 = torch.optim.SGD(head.parameters(), lr=0.1)
+    run = Run(lambda: F.cross_entropy(head(table(x).mean(1)), y), both)
+    for bx, by in batches(x, y):
+        o1.zero_grad()
+        o2.zero_grad()
+        F.cross_entropy(head(table(bx).mean(1)), by).backward()
+        o1.step()
+        o2.step()
+        run.note()
+    return run
+
+
+# ---- accumulation, scaling, closures
+
+@case
+def accumulate():
+    """Two micro-batches a step; every fifth time three."""
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    count = steps = 0
+    optimizer.zero_grad()
+    for bx, by in batches(x, y):
+        (F.cross_entropy(model(bx), by) / 2).backward()
+        count += 1
+        if count == (3 if steps % 5 == 4 else 2):
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            run.note()
+            count, steps = 0, steps + 1
+    return run
+
+
+@case
+def accumulate_sum():
+    """Sums, and gradients that are never cleared."""
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    first = None
+    for bx, by in batches(x, y):
+        F.cross_entropy(model(bx), by, reduction="sum").backward()
+        grad = model[0].weight.grad
+        first = grad if first is None else first
+        if first is not grad:
+            raise AssertionError("another tensor took the gradient's place")
+        optimizer.step()
+        run.note()
+    return run
+
+
+@case
+def scaler():
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scale = torch.amp.GradScaler("cpu", init_scale=2.0 ** 10)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for number, (bx, by) in enumerate(batches(x, y)):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(bx), by)
+        if number == 20:
+            loss = loss * float("inf")
+        scale.scale(loss).backward()
+        scale.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        scale.step(optimizer)
+        scale.update()
+        run.note()
+    return run
+
+
+@case
+def lbfgs():
+    x, y = blobs()
+    model = mlp(hidden=6)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.3, max_iter=4)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for bx, by in batches(x, y, steps=6, size=25):
+        def closure():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(bx), by)
+            loss.backward()
+            return loss
+        optimizer.step(closure)
+        run.note()
+    return run
+
+
+@case
+def inside_backward():
+    """An optimizer per parameter that steps in a hook."""
+    x, y = blobs()
+    model = mlp()
+    optimizers = {p: torch.optim.SGD([p], lr=0.1, momentum=0.5)
+                  for p in model.parameters()}
+
+    def hook(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(hook)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for bx, by in batches(x, y, steps=10):
+        F.cross_entropy(model(bx), by).backward()
+        run.note()
+    return run
+
+
+# ---- graphs
+
+@case
+def penalty():
+    """autograd.grad inside, then backward; and one with create_graph."""
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for bx, by in batches(x, y, steps=20):
+        optimizer.zero_grad()
+        bx.requires_grad_(True)
+        out = model(bx)
+        loss = F.cross_entropy(out, by)
+        slope = torch.autograd.grad(out.sum(), bx, create_graph=True)[0]
+        (loss + slope.pow(2).sum(1).mean()).backward()
+        optimizer.step()
+        run.note()
+    return run
+
+
+@case
+def second_order():
+    """A loss of the gradients themselves (create_graph, retain_graph)."""
+    x, y = blobs()
+    model = mlp(hidden=6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for bx, by in batches(x, y, steps=10):
+        optimizer.zero_grad()
+        F.cross_entropy(model(bx), by).backward(create_graph=True)
+        norm = sum(p.grad.pow(2).mean() for p in model.parameters())
+        optimizer.zero_grad()
+        norm.backward()
+        optimizer.step()
+        for parameter in model.parameters():
+            parameter.grad = None
+        run.note()
+    return run
+
+
+@case
+def twice():
+    """Two backward passes over one graph; a third for some inputs only."""
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for bx, by in batches(x, y, steps=20):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(bx), by)
+        loss.backward(retain_graph=True)
+        loss.backward(retain_graph=True)
+        loss.backward(inputs=[model[0].weight])
+        optimizer.step()
+        run.note()
+    return run
+
+
+class Deep(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+        self.front = nn.Linear(10, 16)
+        self.middle = nn.Linear(16, 16)  # used inside and outside
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = torch.tanh(self.front(x))
+        x = torch.tanh(checkpoint(self.middle, x,
+                                  use_reentrant=self.reentrant))
+        x = torch.tanh(checkpoint(self.middle, x,
+                                  use_reentrant=self.reentrant))
+        return self.head(torch.tanh(self.middle(x)))
+
+
+@case
+def checkpointed():
+    x, y = blobs()
+    torch.manual_seed(11)
+    model = Deep(False)
+    return train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@case
+def reentrant():
+    x, y = blobs()
+    torch.manual_seed(11)
+    model = Deep(True)
+    return train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+class Aliased(nn.Module):
+    """The gradient of `shift` shares its memory with one that is still
+    needed; `tall` has another layout; `spin` is complex."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 5) * 0.3)
+        self.shift = nn.Parameter(torch.zeros(40))
+        self.tall = nn.Parameter(torch.randn(5, 8).t())
+        self.holes = nn.Parameter(torch.randn(8, 10)[:, ::2] * 0.1)
+        self.spin = nn.Parameter(torch.randn(5, dtype=torch.complex64).to(
+            torch.get_default_dtype().to_complex()))
+
+    def table(self, x):
+        scaled = self.weight * x
+        return (self.shift.view(8, 5) + scaled) * self.tall.cos() + (
+            self.holes)
+
+    def forward(self, x):
+        table = self.table(1.5) ** 2
+        out = x[:, :8] @ table
+        return out + (out * self.spin).abs()
+
+
+@case
+def layouts():
+    x, _ = blobs()
+    torch.manual_seed(12)
+    model = Aliased()
+    y = torch.randn(50, 5)
+    return train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.01),
+                 loss=F.mse_loss, steps=30)
+
+
+@case
+def hooks():
+    """Hooks of the script: on tensors, and on accumulated gradients."""
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model[0].weight.register_hook(lambda grad: grad * 2)
+
+    def halve(parameter):
+        parameter.grad.mul_(0.5)
+
+    model[2].weight.register_post_accumulate_grad_hook(halve)
+    return train(model, x, y, optimizer)
+
+
+# ---- parameters that come, go and change
+
+class Branches(nn.Module):
+    """Some layers are used in some steps, one never."""
+
+    def __init__(self):
+        super().__init__()
+        self.front = nn.Linear(10, 8)
+        self.left, self.right = nn.Linear(8, 4), nn.Linear(8, 4)
+        self.never = nn.Linear(3, 3)
+        self.count = 0
+
+    def forward(self, x):
+        x = torch.tanh(self.front(x))
+        if self.training:
+            self.count += 1
+        return self.left(x) if self.count // 20 % 2 else self.right(x)
+
+
+@case
+def branches():
+    x, y = blobs()
+    torch.manual_seed(13)
+    model = Branches()
+    run = train(model, x, y, torch.optim.AdamW(model.parameters(), lr=1e-2))
+    if model.never.weight.grad is not None:
+        raise AssertionError("a gradient that nobody made")
+    return run
+
+
+@case
+def by_data():
+    """A layer that only rows of one kind reach: on some workers only."""
+    x, y = blobs()
+    torch.manual_seed(14)
+    front, extra = nn.Linear(10, 4), nn.Linear(10, 4)
+    both = nn.ModuleList([front, extra])
+
+    def model(bx):
+        out = front(bx)
+        rows = bx[:, 0] > 1.2
+        if rows.any():
+            out = out.clone()
+            out[rows] = out[rows] + extra(bx[rows])
+        return out
+
+    optimizer = torch.optim.SGD(both.parameters(), lr=0.1)
+    run = Run(lambda: F.cross_entropy(model(x), y), both)
+    for bx, by in batches(x, y, size=4):
+        optimizer.zero_grad()
+        F.cross_entropy(model(bx), by).backward()
+        optimizer.step()
+        run.note()
+    return run
+
+
+@case
+def frozen():
+    """Frozen at first, thawed later; then another group."""
+    x, y = blobs()
+    model = mlp()
+    model[0].requires_grad_(False)
+    model[4].requires_grad_(False)
+    optimizer = torch.optim.SGD(
+        [p for layer in model[:4] for p in layer.parameters()], lr=0.1)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for number, (bx, by) in enumerate(batches(x, y, steps=30)):
+        if number == 10:
+            model[0].requires_grad_(True)
+        if number == 20:
+            model[4].requires_grad_(True)
+            optimizer.add_param_group({"params": model[4].parameters()})
+        optimizer.zero_grad()
+        F.cross_entropy(model(bx), by).backward()
+        optimizer.step()
+        run.note()
+    return run
+
+
+@case
+def moved():
+    """The model changes its type after the optimizer was made, and again
+    while training."""
+    x, y = blobs()
+    x = x.double()
+    model = mlp().float()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.double()
+    run = Run(lambda: F.cross_entropy(model(x.to(
+        model[0].weight.dtype)), y), model)
+    for number, (bx, by) in enumerate(batches(x, y, steps=20)):
+        if number == 10 and torch.get_default_dtype() is torch.float32:
+            model.float()
+        optimizer.zero_grad()
+        F.cross_entropy(model(bx.to(model[0].weight.dtype)), by).backward()
+        optimizer.step()
+        run.note()
+    return run
+
+
+@case
+def copied():
+    """A deep copy of model and optimizer goes on."""
+    x, y = blobs()
+    first = mlp()
+    pair = (first, torch.optim.SGD(first.parameters(), lr=0.1, momentum=0.9))
+    train(*pair[:1], x, y, pair[1], steps=5)
+    model, optimizer = copy.deepcopy(pair)
+    return train(model, x, y, optimizer, steps=15)
+
+
+@case
+def reloaded():
+    """state_dict saved and loaded in the middle, assigned at the end."""
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    train(model, x, y, optimizer, steps=8)
+    file = io.BytesIO()
+    torch.save([model.state_dict(), optimizer.state_dict()], file)
+    train(model, x, y, optimizer, steps=5)
+    file.seek(0)
+    saved = torch.load(file)
+    model.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1])
+    run = train(model, x, y, optimizer, steps=8)
+    model.load_state_dict(saved[0], assign=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run.losses += train(model, x, y, optimizer, steps=8).losses
+    return run
+
+
+@case
+def kept():
+    """Gradients that the script keeps stay what they were."""
+    x, y = blobs()
+    model = mlp()
+    history, sums = [], []
+
+    def keep():
+        history.append(model[0].weight.grad)
+        sums.append(history[-1].clone())
+
+    run = train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.1),
+                before=keep, steps=10)
+    for grad, was in zip(history, sums):
+        if not torch.equal(grad, was):
+            raise AssertionError("a kept gradient has changed")
+    return run
+
+
+@case
+def caught():
+    """An exception inside backward on all workers that the script catches."""
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+
+    def fail(grad):
+        raise ValueError("on purpose")
+
+    for number, (bx, by) in enumerate(batches(x, y, steps=20)):
+        optimizer.zero_grad()
+        out = model(bx)
+        handle = None
+        if number % 7 == 5:
+            handle = model[2].weight.register_hook(fail)
+        try:
+            F.cross_entropy(out, by).backward()
+        except ValueError:
+            optimizer.zero_grad()
+        if handle is not None:
+            handle.remove()
+        optimizer.step()
+        run.note()
+    return run
+
+
+def main():
+    words = sys.argv[1:]
+    if "--float64" in words:
+        words.remove("--float64")
+        torch.set_default_dtype(torch.float64)
+    for name in words or CASES:
+        run = CASES[name]()
+        print(json.dumps({"case": name, "bits": run.bits(),
+                          "losses": run.losses}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
