@@ -18,7 +18,7 @@ static const struct {
     size_t offset;
 } functions[] = {
 #define TF_ABI_ROW(type, name, parameters)                                     \
-    {"TF_" #name, offsetof(struct tf_abi, name)},
+    { "TF_" #name, offsetof(struct tf_abi, name) },
     TF_ABI_MAP(TF_ABI_ROW)
 #undef TF_ABI_ROW
 };

@@ -337,20 +337,31 @@ static psd_status wait_outputs(struct call *call, const struct kernel *kernel,
     return status;
 }
 
-static psd_status wait_done(struct call *call, int index)
+/* A step that ended, and must not be applied. */
+static void outs_drop(TF_Tensor **outs, uint32_t count)
 {
-    TF_Tensor *done = tf.AllocateOutput(call->context, index, TF_BOOL, NULL, 0,
-                                        1, call->status);
+    for (uint32_t i = 0; i < count; i++) {
+        if (outs[i] != NULL) {
+            tf.DeleteTensor(outs[i]);
+        }
+    }
+}
+
+static psd_status wait_tell(struct call *call, int index, bool finite)
+{
+    TF_Tensor *tensor = tf.AllocateOutput(call->context, index, TF_BOOL, NULL,
+                                          0, 1, call->status);
 
     if (tf.GetCode(call->status) != TF_OK) {
         return fault_tf(&call->fault, call->status);
     }
-    *(unsigned char *)tf.TensorData(done) = 1;
-    tf.DeleteTensor(done);
+    *(unsigned char *)tf.TensorData(tensor) = finite;
+    tf.DeleteTensor(tensor);
     return PSD_OK;
 }
 
-static psd_status wait_all(struct call *call, const struct kernel *kernel)
+static psd_status wait_all(struct call *call, const struct kernel *kernel,
+                           bool *finite_p)
 {
     TF_Tensor **outs = mem_zalloc_array(kernel->count, sizeof(TF_Tensor *));
     psd_status status;
@@ -359,9 +370,11 @@ static psd_status wait_all(struct call *call, const struct kernel *kernel)
         return fault_set(&call->fault, PSD_ENOMEM, "no memory for outputs");
     }
     status = pass_wait(kernel->group, kernel->keys, kernel->count, outs,
-                       &call->fault);
+                       finite_p, &call->fault);
     if (status == PSD_OK) {
         status = wait_outputs(call, kernel, outs);
+    } else {
+        outs_drop(outs, kernel->count);
     }
     mem_free(outs);
     return status;
@@ -372,6 +385,7 @@ void wait_compute(void *pointer, TF_OpKernelContext *context)
     const struct kernel *kernel = pointer;
     int count = (int)kernel->count;
     unsigned char enabled = 0;
+    bool finite = true;
     struct call call;
     psd_status status = PSD_OK;
 
@@ -386,14 +400,14 @@ void wait_compute(void *pointer, TF_OpKernelContext *context)
         status = call_scalar(&call, count, &enabled, 1);
     }
     if (status == PSD_OK && enabled != 0) {
-        status = wait_all(&call, kernel);
+        status = wait_all(&call, kernel, &finite);
     } else {
         for (int i = 0; i < count && status == PSD_OK; i++) {
             status = call_pass(&call, i, i);
         }
     }
     if (status == PSD_OK) {
-        status = wait_done(&call, count);
+        status = wait_tell(&call, count, finite);
     }
     call_end(&call, status);
 }

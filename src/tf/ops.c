@@ -46,7 +46,8 @@ static void shape_each(TF_ShapeInferenceContext *context, TF_Status *status)
     }
 }
 
-/* Of the inputs two are enabled and turn, of the outputs the last is done. */
+/* Of the inputs two are enabled and turn, of the outputs the last is
+ * finite. */
 static void shape_wait(TF_ShapeInferenceContext *context, TF_Status *status)
 {
     int count = (int)tf.ShapeInferenceContextNumInputs(context) - 2;
@@ -82,47 +83,47 @@ struct op {
 };
 
 static const struct op ops[] = {
-    {.name = "PsdPush",
-     .attrs = {"T: " FLOATS, "key: string",
-               "op: {'mean', 'sum', 'step'} = 'step'",
-               "mode: {'graph', 'eager'} = 'graph'"},
-     .inputs = {"grad: T", "enabled: bool", "weight: double"},
-     .outputs = {"out: T"},
-     .shape = shape_first,
-     .create = push_create,
-     .compute = push_compute},
-    {.name = "PsdPushSparse",
-     .attrs = {"T: " FLOATS, "Tindices: {int32, int64}", "key: string",
-               "op: {'mean', 'sum', 'step'} = 'step'",
-               "mode: {'graph', 'eager'} = 'graph'"},
-     .inputs = {"values: T", "indices: Tindices", "enabled: bool",
-                "weight: double"},
-     .outputs = {"out: T"},
-     .shape = shape_first,
-     .create = push_create,
-     .compute = push_sparse_compute},
-    {.name = "PsdWait",
-     .attrs = {"T: list(" FLOATS ") >= 1", "group: string",
-               "keys: list(string)"},
-     .inputs = {"grads: T", "enabled: bool", "turn: bool"},
-     .outputs = {"out: T", "done: bool"},
-     .shape = shape_wait,
-     .create = wait_create,
-     .compute = wait_compute},
-    {.name = "PsdTakeSparse",
-     .attrs = {"T: " FLOATS, "Tindices: {int32, int64}", "key: string"},
-     .inputs = {"values: T", "indices: Tindices", "enabled: bool"},
-     .outputs = {"all_values: T", "all_indices: Tindices"},
-     .shape = shape_unknown,
-     .create = take_create,
-     .compute = take_compute},
-    {.name = "PsdBroadcast",
-     .attrs = {"T: list(type) >= 1", "keys: list(string)"},
-     .inputs = {"values: T"},
-     .outputs = {"out: T"},
-     .shape = shape_each,
-     .create = broadcast_create,
-     .compute = broadcast_compute},
+    { .name = "PsdPush",
+      .attrs = { "T: " FLOATS, "key: string",
+                 "op: {'mean', 'sum', 'step'} = 'step'",
+                 "mode: {'graph', 'eager'} = 'graph'" },
+      .inputs = { "grad: T", "enabled: bool", "weight: double" },
+      .outputs = { "out: T" },
+      .shape = shape_first,
+      .create = push_create,
+      .compute = push_compute },
+    { .name = "PsdPushSparse",
+      .attrs = { "T: " FLOATS, "Tindices: {int32, int64}", "key: string",
+                 "op: {'mean', 'sum', 'step'} = 'step'",
+                 "mode: {'graph', 'eager'} = 'graph'" },
+      .inputs = { "values: T", "indices: Tindices", "enabled: bool",
+                  "weight: double" },
+      .outputs = { "out: T" },
+      .shape = shape_first,
+      .create = push_create,
+      .compute = push_sparse_compute },
+    { .name = "PsdWait",
+      .attrs = { "T: list(" FLOATS ") >= 1", "group: string",
+                 "keys: list(string)" },
+      .inputs = { "grads: T", "enabled: bool", "turn: bool" },
+      .outputs = { "out: T", "finite: bool" },
+      .shape = shape_wait,
+      .create = wait_create,
+      .compute = wait_compute },
+    { .name = "PsdTakeSparse",
+      .attrs = { "T: " FLOATS, "Tindices: {int32, int64}", "key: string" },
+      .inputs = { "values: T", "indices: Tindices", "enabled: bool" },
+      .outputs = { "all_values: T", "all_indices: Tindices" },
+      .shape = shape_unknown,
+      .create = take_create,
+      .compute = take_compute },
+    { .name = "PsdBroadcast",
+      .attrs = { "T: list(type) >= 1", "keys: list(string)" },
+      .inputs = { "values: T" },
+      .outputs = { "out: T" },
+      .shape = shape_each,
+      .create = broadcast_create,
+      .compute = broadcast_compute },
 };
 
 /* ---- registration ------------------------------------------------------ */
@@ -181,7 +182,7 @@ static void op_define(const struct op *op, TF_Status *status)
 
 static void op_register(const struct op *op, TF_Status *status)
 {
-    static const char *const devices[] = {"CPU", "GPU"};
+    static const char *const devices[] = { "CPU", "GPU" };
 
     op_define(op, status);
     for (size_t i = 0; i < 2 && tf.GetCode(status) == TF_OK; i++) {

@@ -123,8 +123,17 @@ static psd_status group_leave(struct group *group, struct fault *fault)
     return status;
 }
 
+void pass_bad(struct key *key, uint32_t bad)
+{
+    if (bad > 0 && key->group->bad == NULL) {
+        key->group->bad = key;
+        key->group->bad_rank = bad - 1;
+    }
+}
+
 static psd_status key_wait(struct key *key, bool keep, struct fault *fault)
 {
+    struct psd_result result = { 0 };
     psd_status status;
 
     if (!key_travels(key)) {
@@ -133,8 +142,12 @@ static psd_status key_wait(struct key *key, bool keep, struct fault *fault)
     if (key->kind == PSD_TF_SPARSE) {
         return sparse_finish(key, keep, fault);
     }
-    status = psd_wait(plug.session, key->ticket, NULL);
-    return status == PSD_OK ? PSD_OK : fault_session(fault, status, key->name);
+    status = psd_wait(plug.session, key->ticket, &result);
+    if (status != PSD_OK) {
+        return fault_session(fault, status, key->name);
+    }
+    pass_bad(key, result.bad);
+    return PSD_OK;
 }
 
 /* Wait until the left step is over everywhere. Under lock: nothing of this
@@ -252,7 +265,7 @@ static psd_status group_enter_step(struct group *group, const struct key *key,
 static psd_status key_push(struct key *key, double weight, psd_op op,
                            struct fault *fault)
 {
-    struct psd_push_args args = {.weight = weight, .op = op};
+    struct psd_push_args args = { .weight = weight, .op = op };
     psd_status status;
 
     if (!key_travels(key)) {
@@ -269,7 +282,7 @@ static psd_status key_push(struct key *key, double weight, psd_op op,
 
 static void push_drop(const struct pass_push *push)
 {
-    TF_Tensor *const held[] = {push->in, push->out, push->indices};
+    TF_Tensor *const held[] = { push->in, push->out, push->indices };
 
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
         if (held[i] != NULL) {
@@ -393,8 +406,30 @@ static void wait_end(struct group *group, struct key *const *keys,
     group->steps++;
 }
 
+/* The step is over, on every worker alike; shall it be applied? */
+static psd_status wait_finite(const struct group *group, bool *finite_p,
+                              struct fault *fault)
+{
+    *finite_p = group->bad == NULL;
+    if (*finite_p || !plug.stop_at_nan) {
+        return PSD_OK;
+    }
+    if (group->bad_rank == plug.size) {
+        return fault_set(fault, PSD_EPROTO,
+                         "step %" PRIu64 " of %s: the gradient %s of all "
+                         "workers together is too large for its type",
+                         group->steps - 1, group->name, group->bad->name);
+    }
+    return fault_set(fault, PSD_EPROTO,
+                     "step %" PRIu64 " of %s: the gradient %s of worker "
+                     "%" PRIu32 " has a NaN or an infinity",
+                     group->steps - 1, group->name, group->bad->name,
+                     group->bad_rank);
+}
+
 psd_status pass_wait(struct group *group, struct key *const *keys,
-                     uint32_t count, TF_Tensor **outs, struct fault *fault)
+                     uint32_t count, TF_Tensor **outs, bool *finite_p,
+                     struct fault *fault)
 {
     psd_status status;
 
@@ -402,6 +437,7 @@ psd_status pass_wait(struct group *group, struct key *const *keys,
     status = wait_check(group, keys, count, fault);
     if (status == PSD_OK) {
         plug_event(PSD_TF_WAITS, group->name, group->steps);
+        group->bad = NULL;
         status = header_push(group, true, fault);
     }
     group->waiting = status == PSD_OK || group->waiting;
@@ -429,6 +465,7 @@ psd_status pass_wait(struct group *group, struct key *const *keys,
     if (status == PSD_OK) {
         plug_event(PSD_TF_WAITED, group->name, group->steps);
         wait_end(group, keys, count, outs);
+        status = wait_finite(group, finite_p, fault);
     }
     pthread_mutex_unlock(&plug.lock);
     return status;

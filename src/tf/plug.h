@@ -35,7 +35,7 @@ enum key_state {
     KEY_GATHERED /* sparse: waited for, not taken */
 };
 
-/* A sparse key's exchange; see sparse.c. */
+/* A sparse key's exchange; see rows.c. */
 struct sparse {
     uint64_t rows_max;  /* in one round */
     uint64_t words;     /* most that one worker sends in one round */
@@ -84,6 +84,8 @@ struct group {
     int64_t run;             /* of the step's first push */
     const struct key *first; /* ... and its key */
     uint64_t steps;          /* that have ended well */
+    const struct key *bad;   /* of the last step: not finite; NULL: none */
+    uint32_t bad_rank;       /* who pushed it; size: the sum is too large */
     char *broken;            /* sentence, once the replicas differ */
 };
 
@@ -94,6 +96,7 @@ struct plug {
     uint32_t size;
     double weight;
     psd_op op;
+    bool stop_at_nan;
     struct key *keys;
     struct group *groups; /* in the order of registration */
     struct psd_tf_event events[PLUG_EVENTS];
@@ -126,16 +129,20 @@ struct pass_push {
 psd_status pass_push(struct key *key, const struct pass_push *push,
                      struct fault *fault);
 /* Blocks. `keys` are pushed; outs[i] receives the tensor with the answer,
- * which is the caller's now (SPARSE: NULL, see pass_take). */
+ * which is the caller's now (SPARSE: NULL, see pass_take). finite_p: are all
+ * answers finite? */
 psd_status pass_wait(struct group *group, struct key *const *keys,
-                     uint32_t count, TF_Tensor **outs, struct fault *fault);
+                     uint32_t count, TF_Tensor **outs, bool *finite_p,
+                     struct fault *fault);
+/* An answer of the step is not finite; `bad` as in psd_result. */
+void pass_bad(struct key *key, uint32_t bad);
 /* The rows of all workers; the tensors are the caller's. */
 psd_status pass_take(struct key *key, TF_Tensor **values_p,
                      TF_Tensor **indices_p, struct fault *fault);
 /* Finish every step that was left. Takes the lock. */
 psd_status pass_settle(struct fault *fault);
 
-/* sparse.c */
+/* rows.c */
 psd_status sparse_create(struct key *key, uint64_t rows, struct fault *fault);
 void sparse_destroy(struct key *key);
 /* Rows of a value tensor; checks it and the indices against the key. */

@@ -18,8 +18,9 @@
  *       communication: nothing may read it but PsdWait.
  *   PsdPushSparse(values, indices, enabled, weight; key, op, mode) -> out
  *       The same for an IndexedSlices; `out` is a token for PsdWait.
- *   PsdWait(grads..., enabled, turn; group, keys) -> out..., done
+ *   PsdWait(grads..., enabled, turn; group, keys) -> out..., finite
  *       Blocks until everything of the group is answered. One per optimizer.
+ *       `finite`: no answer has a NaN or an infinity; equal on all workers.
  *   PsdTakeSparse(values, indices, enabled; key) -> all_values, all_indices
  *       Behind PsdWait (values: its output): the rows of all workers in rank
  *       order, multiplied by their share of the weights with op mean.
@@ -35,11 +36,11 @@
  *
  * One thread must not wait in two orders. PsdWait holds a thread of
  * TensorFlow's pool; when one run has two optimizers and one thread, every
- * rank must come to the same wait first. Hence `turn` and `done`: give the
- * `done` of one optimizer's wait to the `turn` of the next, in the order in
- * which the script made them. It is a data edge and no control edge, so a run
- * that wants the second optimizer only feeds the tensor between them, and the
- * first stays out of the run.
+ * rank must come to the same wait first. Hence `turn`: give the
+ * `finite` of one optimizer's wait to the `turn` of the next (its value does
+ * not matter), in the order in which the script made them. It is a data edge
+ * and no control edge, so a run that wants the second optimizer only feeds the
+ * tensor between them, and the first stays out of the run.
  *
  * A run that fails. What was pushed has left and cannot be taken back. If a
  * run ends between the first push of a group and its wait, the step is *left*:
@@ -91,6 +92,13 @@ PSD_API psd_status psd_tf_register(const char *group,
                                    uint32_t count);
 /* Samples and op (MEAN, SUM) of the pushes to come. 1, MEAN at first. */
 PSD_API psd_status psd_tf_step(double weight, psd_op op);
+/* Shall a wait whose answers are not all finite fail? It then fails on every
+ * worker, after the step has ended, and names key and worker. Not at first. */
+PSD_API void psd_tf_stop_at_nan(int on);
+/* 1: the last step of this group had an answer that is not finite: of which
+ * key (valid until the process ends), and whose gradient it was; a rank of
+ * psd_size means that all were finite and the answer is too large. 0: none. */
+PSD_API int psd_tf_bad(const char *group, const char **key_p, uint32_t *rank_p);
 /* Steps of a group that have ended well here. */
 PSD_API uint64_t psd_tf_steps(const char *group);
 /* The run of this group that began when psd_tf_steps was `steps` has raised:

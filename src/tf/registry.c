@@ -202,21 +202,21 @@ static const struct {
     psd_dtype dtype;
     size_t unit;
 } types[] = {
-    {TF_FLOAT, PSD_FLOAT32, 4},
-    {TF_DOUBLE, PSD_FLOAT64, 8},
-    {TF_HALF, PSD_FLOAT16, 2},
-    {TF_BFLOAT16, PSD_BFLOAT16, 2},
-    {TF_INT32, PSD_INT32, 4},
-    {TF_INT64, PSD_INT64, 8},
-    {4, 0, 1}, /* uint8 */
-    {5, 0, 2}, /* int16 */
-    {6, 0, 1}, /* int8 */
-    {8, 0, 8}, /* complex64 */
-    {TF_BOOL, 0, 1},
-    {17, 0, 2},  /* uint16 */
-    {18, 0, 16}, /* complex128 */
-    {22, 0, 4},  /* uint32 */
-    {23, 0, 8},  /* uint64 */
+    { TF_FLOAT, PSD_FLOAT32, 4 },
+    { TF_DOUBLE, PSD_FLOAT64, 8 },
+    { TF_HALF, PSD_FLOAT16, 2 },
+    { TF_BFLOAT16, PSD_BFLOAT16, 2 },
+    { TF_INT32, PSD_INT32, 4 },
+    { TF_INT64, PSD_INT64, 8 },
+    { 4, 0, 1 }, /* uint8 */
+    { 5, 0, 2 }, /* int16 */
+    { 6, 0, 1 }, /* int8 */
+    { 8, 0, 8 }, /* complex64 */
+    { TF_BOOL, 0, 1 },
+    { 17, 0, 2 },  /* uint16 */
+    { 18, 0, 16 }, /* complex128 */
+    { 22, 0, 4 },  /* uint32 */
+    { 23, 0, 8 },  /* uint64 */
 };
 
 static psd_status spec_type(const struct psd_tf_spec *from, psd_dtype *dtype_p,
@@ -388,7 +388,7 @@ psd_status psd_tf_register(const char *name, const struct psd_tf_spec *specs,
                            uint32_t count)
 {
     static const char suffix[] = "/step";
-    struct batch_room room = {0};
+    struct batch_room room = { 0 };
     char header[256];
     psd_status status;
 
@@ -464,6 +464,7 @@ void psd_tf_detach(void)
         group->broken = NULL;
         group->count = 0;
         group->steps = 0;
+        group->bad = NULL;
         group->open = group->waiting = group->spoiled = false;
         group->steps_header = false;
     }
@@ -484,6 +485,28 @@ psd_status psd_tf_step(double weight, psd_op op)
     plug.op = op;
     pthread_mutex_unlock(&plug.lock);
     return PSD_OK;
+}
+
+void psd_tf_stop_at_nan(int on)
+{
+    pthread_mutex_lock(&plug.lock);
+    plug.stop_at_nan = on != 0;
+    pthread_mutex_unlock(&plug.lock);
+}
+
+int psd_tf_bad(const char *name, const char **key_p, uint32_t *rank_p)
+{
+    struct group *group = group_find(name, strlen(name));
+    int bad = 0;
+
+    pthread_mutex_lock(&plug.lock);
+    if (group != NULL && group->bad != NULL) {
+        *key_p = group->bad->name;
+        *rank_p = group->bad_rank;
+        bad = 1;
+    }
+    pthread_mutex_unlock(&plug.lock);
+    return bad;
 }
 
 uint64_t psd_tf_steps(const char *name)

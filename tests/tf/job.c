@@ -17,19 +17,19 @@ static uint32_t rank;
 static uint32_t size;
 
 static const struct psd_tf_spec first[] = {
-    {.key = "a", .dtype = TF_FLOAT, .count = 4},
-    {.key = "b", .dtype = TF_FLOAT, .count = BIG},
-    {.key = "e",
-     .dtype = TF_HALF,
-     .kind = PSD_TF_SPARSE,
-     .count = 2,
-     .rows = 3},
+    { .key = "a", .dtype = TF_FLOAT, .count = 4 },
+    { .key = "b", .dtype = TF_FLOAT, .count = BIG },
+    { .key = "e",
+      .dtype = TF_HALF,
+      .kind = PSD_TF_SPARSE,
+      .count = 2,
+      .rows = 3 },
 };
 static const struct psd_tf_spec second[] = {
-    {.key = "c", .dtype = TF_FLOAT, .count = 4},
+    { .key = "c", .dtype = TF_FLOAT, .count = 4 },
 };
-static const char *const ab[] = {"a", "b"};
-static const char *const c[] = {"c"};
+static const char *const ab[] = { "a", "b" };
+static const char *const c[] = { "c" };
 
 static void must(bool good, const char *what)
 {
@@ -43,7 +43,7 @@ static void must(bool good, const char *what)
 static TF_Tensor *push(const char *key, int64_t run, float value, int64_t count)
 {
     TF_Tensor *out =
-        rig_push(&(struct rig_push){.key = key, .run = run, .weight = -1},
+        rig_push(&(struct rig_push){ .key = key, .run = run, .weight = -1 },
                  rig_same(value, count));
 
     must(out != NULL, key);
@@ -90,8 +90,8 @@ static void scene_mean(void)
 
 static void scene_broadcast(void)
 {
-    TF_Tensor *outs[2] = {rig_same((float)rank + 5, 4),
-                          rig_same((float)rank + 7, BIG)};
+    TF_Tensor *outs[2] = { rig_same((float)rank + 5, 4),
+                           rig_same((float)rank + 7, BIG) };
 
     must(rig_broadcast(ab, 2, outs), "broadcast");
     printf("broadcast %g %g\n", (double)rig_first(outs[0]),
@@ -101,11 +101,11 @@ static void scene_broadcast(void)
 /* Rank r has 4 r + 1 rows, of the index 10 r and value 1; weights 1, 3, ... */
 static void scene_sparse(void)
 {
-    static const char *const keys[] = {"e"};
+    static const char *const keys[] = { "e" };
 
     for (int64_t run = 1; run <= 2; run++) {
         int64_t rows = run == 1 ? (int64_t)rank * 4 + 1 : 0;
-        const int64_t dims[] = {rows, 2};
+        const int64_t dims[] = { rows, 2 };
         uint16_t ones[64];
         int64_t at[32];
         TF_Tensor *token, *values, *indices;
@@ -115,10 +115,10 @@ static void scene_sparse(void)
             at[i / 2] = (int64_t)rank * 10;
         }
         token = rig_push_sparse(
-            &(struct rig_push){.key = "e",
-                               .run = run,
-                               .op = "mean",
-                               .weight = (double)rank * 2 + 1},
+            &(struct rig_push){ .key = "e",
+                                .run = run,
+                                .op = "mean",
+                                .weight = (double)rank * 2 + 1 },
             standin_reshape(standin_tensor(TF_HALF, rows * 2, 2, ones), 2,
                             dims),
             standin_tensor(TF_INT64, rows, 8, at));
@@ -141,9 +141,9 @@ static void scene_sparse(void)
 /* Every worker leaves step 2, each after other pushes, of two groups. */
 static void scene_left_by_all(void)
 {
-    int32_t at[8] = {0};
-    const int64_t dims[] = {8, 2};
-    uint16_t zero[16] = {0};
+    int32_t at[8] = { 0 };
+    const int64_t dims[] = { 8, 2 };
+    uint16_t zero[16] = { 0 };
 
     step(1, 1);
     step_second(1);
@@ -152,7 +152,7 @@ static void scene_left_by_all(void)
     if (rank == 0) {
         TF_DeleteTensor(push("b", 2, 100, BIG));
         TF_DeleteTensor(rig_push_sparse(
-            &(struct rig_push){.key = "e", .run = 2},
+            &(struct rig_push){ .key = "e", .run = 2 },
             standin_reshape(standin_tensor(TF_HALF, 16, 2, zero), 2, dims),
             standin_tensor(TF_INT32, 8, 4, at)));
     }
@@ -226,11 +226,19 @@ static void scene_spoiled_by_one(void)
     scene_spoiled(false);
 }
 
+/* Rank 1 has a NaN; all stop. */
+static void scene_nan(void)
+{
+    rig.stop_at_nan(1);
+    step(1, 1);
+    step(2, rank == 1 ? NAN : 2);
+}
+
 /* A tensor that is smaller on one worker is refused there, before anything is
  * sent; the job ends with it. */
 static void scene_different(void)
 {
-    TF_Tensor *out = rig_push(&(struct rig_push){.key = "a", .run = 1},
+    TF_Tensor *out = rig_push(&(struct rig_push){ .key = "a", .run = 1 },
                               rig_same(1, rank == 1 ? 3 : 4));
 
     must(out != NULL, "push");
@@ -242,16 +250,17 @@ static const struct {
     const char *name;
     void (*call)(void);
 } scenes[] = {
-    {"mean", scene_mean},
-    {"broadcast", scene_broadcast},
-    {"sparse", scene_sparse},
-    {"left-by-all", scene_left_by_all},
-    {"left-by-one", scene_left_by_one},
-    {"left-and-settled", scene_left_and_settled},
-    {"left-and-ended", scene_left_and_ended},
-    {"spoiled-by-all", scene_spoiled_by_all},
-    {"spoiled-by-one", scene_spoiled_by_one},
-    {"different", scene_different},
+    { "mean", scene_mean },
+    { "broadcast", scene_broadcast },
+    { "sparse", scene_sparse },
+    { "left-by-all", scene_left_by_all },
+    { "left-by-one", scene_left_by_one },
+    { "left-and-settled", scene_left_and_settled },
+    { "left-and-ended", scene_left_and_ended },
+    { "spoiled-by-all", scene_spoiled_by_all },
+    { "spoiled-by-one", scene_spoiled_by_one },
+    { "nan", scene_nan },
+    { "different", scene_different },
 };
 
 int main(int argc, char **argv)

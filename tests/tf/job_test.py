@@ -98,6 +98,14 @@ def a_run_that_failed_behind_the_wait_is_compared():
 
 
 @test
+def a_nan_stops_every_worker_with_its_name():
+    job = scene('nan', code=3)
+    for rank in range(2):
+        contains(job.log('worker_%d.out' % rank), 'step 1.5 1.5', 'step 1 of '
+                 'opt0: the gradient a of worker 1 has a NaN')
+
+
+@test
 def a_gradient_of_another_size_is_refused():
     job = scene('different', code=None)
     check(job.code != 0, 'the job ended well')

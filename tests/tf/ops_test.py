@@ -57,10 +57,10 @@ def exchange(a, values, indices, on, weight, mode, op='step'):
             ops.psd_push(d, key='d', **push),
             ops.psd_push_sparse(values, indices, key='e', **push),
             ops.psd_push(tf.reduce_sum(a) * 1.0, key='s', **push)]
-    outs, done = ops.psd_wait(outs, on, True, group='opt0', keys=KEYS)
+    outs, finite = ops.psd_wait(outs, on, True, group='opt0', keys=KEYS)
     all_values, all_indices = ops.psd_take_sparse(outs[4], indices, on,
                                                   key='e')
-    return list(outs[:4]) + [all_values, all_indices, outs[5], done, a]
+    return list(outs[:4]) + [all_values, all_indices, outs[5], finite, a]
 
 
 def inputs():
@@ -72,7 +72,7 @@ def inputs():
 
 def judge(name, out, share):
     mean = share * 1 + (1 - share) * 2
-    a, b, c, d, values, indices, total, done, same = [np.asarray(x)
+    a, b, c, d, values, indices, total, finite, same = [np.asarray(x)
                                                       for x in out]
     assert a.shape == (2, 3) and (a == mean).all(), (name, a)
     assert (b == 3 * mean).all() and b.dtype == np.float64, (name, b)
@@ -84,7 +84,7 @@ def judge(name, out, share):
     assert (values[0] == 1 * share).all(), (name, values)
     assert (values[1:] == 2 * (1 - share)).all(), (name, values)
     assert (same == rank + 1).all(), (name, same)
-    assert done, name
+    assert finite, name
     print('good', name, flush=True)
 
 
@@ -245,8 +245,8 @@ with tf.Graph().as_default():
                                               tf.float32), [4])
         a = ops.psd_push(x * 1.0, on, weight, key='a')
         b = ops.psd_push(y * 2.0, on, weight, key='b')
-        (a,), done = ops.psd_wait([a], on, on, group='opt2', keys=['a'])
-        between = tf.identity(done)
+        (a,), finite = ops.psd_wait([a], on, on, group='opt2', keys=['a'])
+        between = tf.identity(finite)
         (b,), _ = ops.psd_wait([b], on, between, group='opt3', keys=['b'])
         for i in range(20):
             out = session.run([a, b])

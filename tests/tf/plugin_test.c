@@ -24,19 +24,22 @@ static struct psd_session *session;
 static long live_before;
 
 static const struct psd_tf_spec specs[] = {
-    {.key = "a", .dtype = TF_FLOAT, .count = 4},
-    {.key = "b", .dtype = TF_FLOAT, .count = 4},
-    {.key = "h", .dtype = TF_HALF, .count = 3},
-    {.key = "e",
-     .dtype = TF_FLOAT,
-     .kind = PSD_TF_SPARSE,
-     .count = 2,
-     .rows = 2},
-    {.key = "empty", .dtype = TF_FLOAT, .count = 0},
-    {.key = "flags", .dtype = TF_BOOL, .kind = PSD_TF_VALUE, .count = 3},
-    {.key = "global_step", .dtype = TF_INT64, .kind = PSD_TF_VALUE, .count = 1},
+    { .key = "a", .dtype = TF_FLOAT, .count = 4 },
+    { .key = "b", .dtype = TF_FLOAT, .count = 4 },
+    { .key = "h", .dtype = TF_HALF, .count = 3 },
+    { .key = "e",
+      .dtype = TF_FLOAT,
+      .kind = PSD_TF_SPARSE,
+      .count = 2,
+      .rows = 2 },
+    { .key = "empty", .dtype = TF_FLOAT, .count = 0 },
+    { .key = "flags", .dtype = TF_BOOL, .kind = PSD_TF_VALUE, .count = 3 },
+    { .key = "global_step",
+      .dtype = TF_INT64,
+      .kind = PSD_TF_VALUE,
+      .count = 1 },
 };
-static const char *const ab[] = {"a", "b"};
+static const char *const ab[] = { "a", "b" };
 
 static int begin(void **state)
 {
@@ -64,8 +67,8 @@ static void failed_with(int code, const char *part)
 
 static void every_op_is_stateful_and_has_kernels_for_cpu_and_gpu(void **state)
 {
-    static const char *const names[] = {"PsdPush", "PsdPushSparse", "PsdWait",
-                                        "PsdTakeSparse", "PsdBroadcast"};
+    static const char *const names[] = { "PsdPush", "PsdPushSparse", "PsdWait",
+                                         "PsdTakeSparse", "PsdBroadcast" };
 
     (void)state;
     assert_null(rig.ready());
@@ -85,7 +88,9 @@ static void every_op_is_stateful_and_has_kernels_for_cpu_and_gpu(void **state)
 
 static void shapes_are_those_of_the_gradients(void **state)
 {
-    struct standin_shape in[4] = {{2, {3, 4}}, {1, {5}}, {0}, {0}};
+    struct standin_shape in[4] = {
+        { 2, { 3, 4 } }, { 1, { 5 } }, { 0 }, { 0 }
+    };
     struct standin_shape out[4];
 
     (void)state;
@@ -109,8 +114,8 @@ static void a_gradient_that_nobody_else_has_is_exchanged_in_place(void **state)
     TF_Tensor *outs[2];
 
     (void)state;
-    outs[0] = rig_push(&(struct rig_push){.key = "a", .run = 1}, mine);
-    outs[1] = rig_push(&(struct rig_push){.key = "b", .run = 1}, shared);
+    outs[0] = rig_push(&(struct rig_push){ .key = "a", .run = 1 }, mine);
+    outs[1] = rig_push(&(struct rig_push){ .key = "b", .run = 1 }, shared);
     assert_non_null(outs[0]);
     assert_non_null(outs[1]);
     assert_true(rig_wait("opt0", ab, 2, outs, false));
@@ -125,9 +130,9 @@ static void a_gradient_that_nobody_else_has_is_exchanged_in_place(void **state)
 static void the_gpu_kernel_is_the_same(void **state)
 {
     TF_Tensor *out =
-        rig_push(&(struct rig_push){.key = "a", .run = 1, .device = "GPU"},
+        rig_push(&(struct rig_push){ .key = "a", .run = 1, .device = "GPU" },
                  rig_same(3, 4));
-    static const char *const a[] = {"a"};
+    static const char *const a[] = { "a" };
 
     (void)state;
     assert_true(rig_wait("opt0", a, 1, &out, false));
@@ -136,9 +141,9 @@ static void the_gpu_kernel_is_the_same(void **state)
 
 static void what_is_disabled_is_passed_on_and_not_exchanged(void **state)
 {
-    struct rig_push push = {.key = "nobody knows this key", .disabled = true};
+    struct rig_push push = { .key = "nobody knows this key", .disabled = true };
     TF_Tensor *out = rig_push(&push, rig_same(2, 7));
-    static const char *const keys[] = {"nor this"};
+    static const char *const keys[] = { "nor this" };
     int64_t index = 4;
     TF_Tensor *values, *indices;
 
@@ -155,8 +160,8 @@ static void what_is_disabled_is_passed_on_and_not_exchanged(void **state)
 
 static void what_does_not_fit_is_an_error_of_tensorflow(void **state)
 {
-    struct rig_push push = {.key = "a", .run = 1};
-    double d[4] = {0};
+    struct rig_push push = { .key = "a", .run = 1 };
+    double d[4] = { 0 };
     TF_Tensor *out;
 
     (void)state;
@@ -186,19 +191,20 @@ static void no_memory_for_an_output_leaves_nothing(void **state)
 {
     TF_Tensor *shared = rig_same(1, 4);
     TF_Tensor *other = standin_share(shared);
-    struct rig_push push = {.key = "a", .run = 1, .op = "sum"};
+    struct rig_push push = { .key = "a", .run = 1, .op = "sum" };
     struct standin_node node;
     const char *mode = "graph";
-    const struct standin_attr attrs[] = {{"key", &push.key, -1},
-                                         {"op", &push.op, -1},
-                                         {"mode", &mode, -1},
-                                         {NULL, NULL, 0}};
+    const struct standin_attr attrs[] = { { "key", &push.key, -1 },
+                                          { "op", &push.op, -1 },
+                                          { "mode", &mode, -1 },
+                                          { NULL, NULL, 0 } };
     unsigned char on = 1;
     double weight = 1;
     struct standin_run run = {
-        .inputs = {shared, standin_tensor(TF_BOOL, -1, 1, &on),
-                   standin_tensor(TF_DOUBLE, -1, 8, &weight)},
-        .input_count = 3};
+        .inputs = { shared, standin_tensor(TF_BOOL, -1, 1, &on),
+                    standin_tensor(TF_DOUBLE, -1, 8, &weight) },
+        .input_count = 3
+    };
 
     (void)state;
     standin_make(&node, "PsdPush", "CPU", attrs);
@@ -213,7 +219,7 @@ static void no_memory_for_an_output_leaves_nothing(void **state)
 static void a_node_without_its_attributes_is_refused(void **state)
 {
     struct standin_node node;
-    const struct standin_attr none[] = {{NULL, NULL, 0}};
+    const struct standin_attr none[] = { { NULL, NULL, 0 } };
 
     (void)state;
     standin_make(&node, "PsdPush", "CPU", none);
@@ -227,7 +233,7 @@ static void a_node_without_its_attributes_is_refused(void **state)
 
 static void a_key_pushed_twice_in_one_run_is_an_error(void **state)
 {
-    struct rig_push push = {.key = "a", .run = 1};
+    struct rig_push push = { .key = "a", .run = 1 };
     TF_Tensor *out = rig_push(&push, rig_same(1, 4));
 
     (void)state;
@@ -238,7 +244,7 @@ static void a_key_pushed_twice_in_one_run_is_an_error(void **state)
 
 static void a_step_that_was_left_is_forgotten_by_the_next_run(void **state)
 {
-    struct rig_push a = {.key = "a", .run = 1}, b = {.key = "b", .run = 2};
+    struct rig_push a = { .key = "a", .run = 1 }, b = { .key = "b", .run = 2 };
     TF_Tensor *outs[2];
 
     (void)state;
@@ -257,8 +263,8 @@ static void a_step_that_was_left_is_forgotten_by_the_next_run(void **state)
 
 static void in_eager_mode_the_first_key_again_means_left(void **state)
 {
-    struct rig_push a = {.key = "a", .run = 1, .eager = true};
-    struct rig_push b = {.key = "b", .run = 2, .eager = true};
+    struct rig_push a = { .key = "a", .run = 1, .eager = true };
+    struct rig_push b = { .key = "b", .run = 2, .eager = true };
     TF_Tensor *outs[2];
 
     (void)state;
@@ -275,17 +281,17 @@ static void in_eager_mode_the_first_key_again_means_left(void **state)
 
 static void sparse_rows_come_back_in_several_rounds(void **state)
 {
-    static const char *const keys[] = {"e"};
-    const int64_t dims[] = {5, 2};
+    static const char *const keys[] = { "e" };
+    const int64_t dims[] = { 5, 2 };
     float rows[10];
-    int32_t at[5] = {7, 3, 7, 0, 1};
+    int32_t at[5] = { 7, 3, 7, 0, 1 };
     TF_Tensor *token, *values, *indices;
 
     (void)state;
     for (int i = 0; i < 10; i++) {
         rows[i] = (float)i;
     }
-    token = rig_push_sparse(&(struct rig_push){.key = "e", .run = 1},
+    token = rig_push_sparse(&(struct rig_push){ .key = "e", .run = 1 },
                             standin_reshape(rig_floats(rows, 10), 2, dims),
                             standin_tensor(TF_INT32, 5, 4, at));
     assert_non_null(token);
@@ -304,9 +310,9 @@ static void sparse_rows_come_back_in_several_rounds(void **state)
 
 static void sparse_mistakes_are_errors(void **state)
 {
-    const int64_t dims[] = {1, 3}, rows[] = {2, 2};
-    int64_t at[2] = {0, 1};
-    struct rig_push push = {.key = "e", .run = 1};
+    const int64_t dims[] = { 1, 3 }, rows[] = { 2, 2 };
+    int64_t at[2] = { 0, 1 };
+    struct rig_push push = { .key = "e", .run = 1 };
     TF_Tensor *values, *indices;
 
     (void)state;
@@ -324,16 +330,16 @@ static void sparse_mistakes_are_errors(void **state)
 
 static void no_rows_and_no_elements_are_fine(void **state)
 {
-    static const char *const keys[] = {"e", "empty"};
-    const int64_t dims[] = {0, 2};
+    static const char *const keys[] = { "e", "empty" };
+    const int64_t dims[] = { 0, 2 };
     TF_Tensor *outs[2], *values, *indices;
 
     (void)state;
-    outs[0] = rig_push_sparse(&(struct rig_push){.key = "e", .run = 1},
+    outs[0] = rig_push_sparse(&(struct rig_push){ .key = "e", .run = 1 },
                               standin_reshape(rig_same(0, 0), 2, dims),
                               standin_tensor(TF_INT64, 0, 8, ""));
-    outs[1] =
-        rig_push(&(struct rig_push){.key = "empty", .run = 1}, rig_same(0, 0));
+    outs[1] = rig_push(&(struct rig_push){ .key = "empty", .run = 1 },
+                       rig_same(0, 0));
     assert_non_null(outs[1]);
     assert_true(rig_wait("opt0", keys, 2, outs, false));
     assert_true(rig_take("e", outs[0], standin_tensor(TF_INT64, 0, 8, ""),
@@ -344,14 +350,51 @@ static void no_rows_and_no_elements_are_fine(void **state)
     TF_DeleteTensor(outs[1]);
 }
 
+static void what_is_not_finite_is_named(void **state)
+{
+    static const char *const keys[] = { "a", "e" };
+    const int64_t dims[] = { 1, 2 };
+    int64_t at = 0;
+    const char *key = "";
+    uint32_t rank = 9;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        TF_Tensor *outs[2], *values, *indices;
+
+        rig.stop_at_nan(i == 2);
+        outs[0] = rig_push(&(struct rig_push){ .key = "a", .run = i },
+                           rig_same(i == 1 ? INFINITY : 1, 4));
+        outs[1] = rig_push_sparse(
+            &(struct rig_push){ .key = "e", .run = i },
+            standin_reshape(rig_same(i == 2 ? NAN : 1, 2), 2, dims),
+            standin_tensor(TF_INT64, 1, 8, &at));
+        assert_true(rig_wait("opt0", keys, 2, outs, false) == (i < 2));
+        assert_int_equal(rig.bad("opt0", &key, &rank), i > 0);
+        if (i < 2) {
+            assert_true(rig_finite == (i == 0));
+            TF_DeleteTensor(outs[0]);
+            assert_true(rig_take("e", outs[1],
+                                 standin_tensor(TF_INT64, 1, 8, &at), false,
+                                 &values, &indices));
+            TF_DeleteTensor(values);
+            TF_DeleteTensor(indices);
+        }
+    }
+    rig.stop_at_nan(0);
+    failed_with(TF_INTERNAL, "the gradient e of worker 0 has a NaN");
+    assert_string_equal(key, "e");
+    assert_int_equal(rank, 0);
+}
+
 static void a_broadcast_takes_any_type(void **state)
 {
-    static const char *const keys[] = {"a", "flags", "global_step", "empty"};
-    unsigned char flags[3] = {1, 0, 1};
+    static const char *const keys[] = { "a", "flags", "global_step", "empty" };
+    unsigned char flags[3] = { 1, 0, 1 };
     int64_t step = 17;
-    TF_Tensor *outs[4] = {rig_same(3, 4), standin_tensor(TF_BOOL, 3, 1, flags),
-                          standin_tensor(TF_INT64, -1, 8, &step),
-                          rig_same(0, 0)};
+    TF_Tensor *outs[4] = { rig_same(3, 4), standin_tensor(TF_BOOL, 3, 1, flags),
+                           standin_tensor(TF_INT64, -1, 8, &step),
+                           rig_same(0, 0) };
     TF_Tensor *share = standin_share(outs[1]);
 
     (void)state;
@@ -367,9 +410,10 @@ static void a_broadcast_takes_any_type(void **state)
 static void registering_refuses_what_cannot_be(void **state)
 {
     struct psd_tf_spec text = {
-        .key = "t", .dtype = TF_STRING, .kind = PSD_TF_VALUE, .count = 1};
-    struct psd_tf_spec number = {.key = "n", .dtype = TF_INT32, .count = 1};
-    struct psd_tf_spec other = {.key = "a", .dtype = TF_FLOAT, .count = 9};
+        .key = "t", .dtype = TF_STRING, .kind = PSD_TF_VALUE, .count = 1
+    };
+    struct psd_tf_spec number = { .key = "n", .dtype = TF_INT32, .count = 1 };
+    struct psd_tf_spec other = { .key = "a", .dtype = TF_FLOAT, .count = 9 };
 
     (void)state;
     assert_int_equal(rig.add("opt0", &text, 1), PSD_ENOSUP);
@@ -394,7 +438,7 @@ static void a_session_of_another_library_is_refused(void **state)
 static void *push_b(void *unused)
 {
     (void)unused;
-    return rig_push(&(struct rig_push){.key = "b", .run = 1}, rig_same(2, 4));
+    return rig_push(&(struct rig_push){ .key = "b", .run = 1 }, rig_same(2, 4));
 }
 
 static void pushes_come_from_several_threads(void **state)
@@ -408,7 +452,7 @@ static void pushes_come_from_several_threads(void **state)
     (void)state;
     assert_int_equal(pthread_create(&thread, NULL, push_b, NULL), 0);
     outs[0] =
-        rig_push(&(struct rig_push){.key = "a", .run = 1}, rig_same(1, 4));
+        rig_push(&(struct rig_push){ .key = "a", .run = 1 }, rig_same(1, 4));
     pthread_join(thread, &out);
     outs[1] = out;
     assert_true(rig_wait("opt0", ab, 2, outs, false));
@@ -464,6 +508,7 @@ int main(int argc, char **argv)
         CLAIM(sparse_rows_come_back_in_several_rounds),
         CLAIM(sparse_mistakes_are_errors),
         CLAIM(no_rows_and_no_elements_are_fine),
+        CLAIM(what_is_not_finite_is_named),
         CLAIM(a_broadcast_takes_any_type),
         CLAIM(registering_refuses_what_cannot_be),
         CLAIM(a_session_of_another_library_is_refused),

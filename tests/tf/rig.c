@@ -7,14 +7,15 @@
 #include <string.h>
 
 struct rig_plugin rig;
+bool rig_finite;
 _Thread_local int rig_code;
 _Thread_local char rig_said[1024];
 
 bool rig_load(const char *path, struct rig_plugin *plugin)
 {
     static const char *const names[] = {
-        "ready", "attach", "detach", "register", "step",
-        "steps", "spoil",  "settle", "error",    "events",
+        "ready", "attach", "detach", "register", "step",  "stop_at_nan",
+        "bad",   "steps",  "spoil",  "settle",   "error", "events",
     };
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *addresses[sizeof(names) / sizeof(names[0])];
@@ -107,10 +108,10 @@ static TF_Tensor *push_any(const char *op, const struct rig_push *push,
     const char *how = push->op == NULL ? "step" : push->op;
     const char *mode = push->eager ? "eager" : "graph";
     const struct standin_attr attrs[] = {
-        {"key", &push->key, -1},
-        {"op", &how, -1},
-        {"mode", &mode, -1},
-        {NULL, NULL, 0},
+        { "key", &push->key, -1 },
+        { "op", &how, -1 },
+        { "mode", &mode, -1 },
+        { NULL, NULL, 0 },
     };
     double weight = push->weight == 0 ? 1 : push->weight;
 
@@ -124,7 +125,7 @@ static TF_Tensor *push_any(const char *op, const struct rig_push *push,
 
 TF_Tensor *rig_push(const struct rig_push *push, TF_Tensor *grad)
 {
-    struct standin_run run = {.inputs = {grad}, .input_count = 1};
+    struct standin_run run = { .inputs = { grad }, .input_count = 1 };
 
     return push_any("PsdPush", push, &run);
 }
@@ -132,7 +133,8 @@ TF_Tensor *rig_push(const struct rig_push *push, TF_Tensor *grad)
 TF_Tensor *rig_push_sparse(const struct rig_push *push, TF_Tensor *values,
                            TF_Tensor *indices)
 {
-    struct standin_run run = {.inputs = {values, indices}, .input_count = 2};
+    struct standin_run run = { .inputs = { values, indices },
+                               .input_count = 2 };
 
     return push_any("PsdPushSparse", push, &run);
 }
@@ -141,11 +143,11 @@ bool rig_wait(const char *group, const char *const *keys, int count,
               TF_Tensor **tensors, bool disabled)
 {
     const struct standin_attr attrs[] = {
-        {"group", &group, -1},
-        {"keys", keys, count},
-        {NULL, NULL, 0},
+        { "group", &group, -1 },
+        { "keys", keys, count },
+        { NULL, NULL, 0 },
     };
-    struct standin_run run = {.input_count = count};
+    struct standin_run run = { .input_count = count };
 
     memcpy(run.inputs, tensors, (size_t)count * sizeof(*tensors));
     run.inputs[run.input_count++] = rig_bool(!disabled);
@@ -153,6 +155,7 @@ bool rig_wait(const char *group, const char *const *keys, int count,
     rig_run("PsdWait", NULL, attrs, &run);
     memcpy(tensors, run.outputs, (size_t)count * sizeof(*tensors));
     if (run.code == TF_OK) {
+        rig_finite = *(unsigned char *)TF_TensorData(run.outputs[count]) != 0;
         TF_DeleteTensor(run.outputs[count]);
     }
     return run.code == TF_OK;
@@ -161,9 +164,11 @@ bool rig_wait(const char *group, const char *const *keys, int count,
 bool rig_take(const char *key, TF_Tensor *token, TF_Tensor *indices,
               bool disabled, TF_Tensor **values_p, TF_Tensor **indices_p)
 {
-    const struct standin_attr attrs[] = {{"key", &key, -1}, {NULL, NULL, 0}};
-    struct standin_run run = {.inputs = {token, indices, rig_bool(!disabled)},
-                              .input_count = 3};
+    const struct standin_attr attrs[] = { { "key", &key, -1 },
+                                          { NULL, NULL, 0 } };
+    struct standin_run run = {
+        .inputs = { token, indices, rig_bool(!disabled) }, .input_count = 3
+    };
 
     rig_run("PsdTakeSparse", NULL, attrs, &run);
     *values_p = run.outputs[0];
@@ -173,9 +178,9 @@ bool rig_take(const char *key, TF_Tensor *token, TF_Tensor *indices,
 
 bool rig_broadcast(const char *const *keys, int count, TF_Tensor **tensors)
 {
-    const struct standin_attr attrs[] = {{"keys", keys, count},
-                                         {NULL, NULL, 0}};
-    struct standin_run run = {.input_count = count};
+    const struct standin_attr attrs[] = { { "keys", keys, count },
+                                          { NULL, NULL, 0 } };
+    struct standin_run run = { .input_count = count };
 
     memcpy(run.inputs, tensors, (size_t)count * sizeof(*tensors));
     rig_run("PsdBroadcast", NULL, attrs, &run);

@@ -16,6 +16,8 @@ struct rig_plugin {
     void (*detach)(void);
     psd_status (*add)(const char *, const struct psd_tf_spec *, uint32_t);
     psd_status (*step)(double, psd_op);
+    void (*stop_at_nan)(int);
+    int (*bad)(const char *, const char **, uint32_t *);
     uint64_t (*steps)(const char *);
     void (*spoil)(const char *, uint64_t);
     psd_status (*settle)(void);
@@ -23,6 +25,7 @@ struct rig_plugin {
     uint32_t (*events)(struct psd_tf_event *, uint32_t);
 };
 extern struct rig_plugin rig;
+extern bool rig_finite;                   /* of the last wait */
 extern _Thread_local int rig_code;        /* TF_Code of the last op */
 extern _Thread_local char rig_said[1024]; /* ... and its message */
 

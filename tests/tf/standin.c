@@ -346,7 +346,7 @@ TF_ShapeInferenceContextScalar(TF_ShapeInferenceContext *context)
 int standin_infer(const char *op, const struct standin_shape *inputs, int count,
                   struct standin_shape *outputs)
 {
-    TF_ShapeInferenceContext context = {inputs, count, outputs, 0};
+    TF_ShapeInferenceContext context = { inputs, count, outputs, 0 };
     TF_Status *status = TF_NewStatus();
     int result;
 
@@ -510,7 +510,7 @@ void TF_OpKernelConstruction_GetAttrStringList(
 void standin_make(struct standin_node *node, const char *op, const char *device,
                   const struct standin_attr *attrs)
 {
-    TF_OpKernelConstruction construction = {attrs, node};
+    TF_OpKernelConstruction construction = { attrs, node };
 
     memset(node, 0, sizeof(*node));
     node->kernel = standin_kernel(op, device);
@@ -613,7 +613,7 @@ void TF_OpKernelContext_Failure(TF_OpKernelContext *context, TF_Status *status)
 
 void standin_compute(const struct standin_node *node, struct standin_run *run)
 {
-    TF_OpKernelContext context = {run};
+    TF_OpKernelContext context = { run };
 
     run->code = TF_OK;
     memset(run->outputs, 0, sizeof(run->outputs));

@@ -1,5 +1,5 @@
 /*
- * sparse.c: rows of an IndexedSlices, exchanged as they are. A worker has as
+ * rows.c: rows of an IndexedSlices, exchanged as they are. A worker has as
  * many rows as its batch happens to touch, while a gather has a fixed room: so
  * they go in rounds of at most rows_max each. The first round tells how many
  * there are, hence everybody knows how many rounds follow; mostly none.
@@ -10,6 +10,7 @@
  *   the indices, one word each; the values, padded to a word
  */
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -207,6 +208,31 @@ static void rows_scale(const struct key *key, void *values, uint64_t rows,
     }
 }
 
+/* Is one of them no number, or infinite? */
+static bool rows_wild(const struct key *key, const void *values, uint64_t rows)
+{
+    uint64_t count = rows * key->count;
+    bool wild = false;
+
+    for (uint64_t i = 0; i < count; i++) {
+        switch (key->type) {
+        case TF_FLOAT:
+            wild |= !isfinite(((const float *)values)[i]);
+            break;
+        case TF_DOUBLE:
+            wild |= !isfinite(((const double *)values)[i]);
+            break;
+        case TF_HALF:
+            wild |= !isfinite(load_f16(((const uint16_t *)values)[i]));
+            break;
+        default:
+            wild |= !isfinite(load_bf16(((const uint16_t *)values)[i]));
+            break;
+        }
+    }
+    return wild;
+}
+
 /* The first round has come: who has how many rows, and which share? */
 static psd_status headers_read(struct key *key, uint64_t *total_p,
                                uint64_t *rounds_p, struct fault *fault)
@@ -250,7 +276,7 @@ static psd_status result_alloc(struct key *key, uint64_t total,
                                struct fault *fault)
 {
     struct sparse *sparse = key->sparse;
-    int64_t dims[256] = {0};
+    int64_t dims[256] = { 0 };
     int ndims = tf.NumDims(key->in);
     int type = tf.TensorType(sparse->indices);
 
@@ -307,6 +333,8 @@ static psd_status round_unpack(struct key *key, uint64_t round,
                              key->name, r, sparse->counts[r], count);
         }
         if (count > 0) {
+            pass_bad(key,
+                     rows_wild(key, part + head + count, count) ? r + 1 : 0);
             rows_place(key, part + head, count,
                        first + round * sparse->rows_max, sparse->share[r]);
         }
