@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Several workers that use the TensorFlow ops on the stand-in runtime:
 
-    tests/tf/job_test.py BUILD_DIR [PATTERN...]
+    tests/tf/job_standin.py BUILD_DIR [PATTERN...]
 
 What a worker does is in job.c.
 """
