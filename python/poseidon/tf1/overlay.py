@@ -8,6 +8,7 @@ not notice. The same is done for the modules below it that need old names.
 import importlib
 import sys
 import types
+import warnings
 
 from poseidon.tf1 import missing
 
@@ -111,6 +112,8 @@ def _switch_v2_off(module):
     from tensorflow.python.util import deprecation
     if hasattr(deprecation, "_PRINT_DEPRECATION_WARNINGS"):
         deprecation._PRINT_DEPRECATION_WARNINGS = False
+    for text in (r"`tf\.(layers|nn\.rnn_cell)\.", r"`layer\.(apply|add_variable)`"):
+        warnings.filterwarnings("ignore", text, UserWarning)
     logger = module.get_logger()
     level = logger.level
     logger.setLevel("ERROR")
@@ -156,6 +159,7 @@ def _build(module, v1):
         sys.modules["tensorflow." + name] = value
     own = dict(table.get("", {}), **below)
     own["ConfigProto"] = config.factory(v1.ConfigProto)
+    own["compat"] = module.compat
     own["python"] = sys.modules["tensorflow.python"]
     own["core"] = sys.modules.get("tensorflow.core")
     return Module("tensorflow", [v1, module], own, {
