@@ -25,16 +25,46 @@ _finder = None
 
 
 def start():
-    """Wait for the frameworks, unless an ancestor has claimed the worker."""
+    """Wait for the frameworks, unless an ancestor has claimed the worker.
+    A TensorFlow 1 script sees its TensorFlow in every process."""
     token = os.environ.get(CLAIM)
     if _finder is not None:
         return
+    _offer_tf1()
     if token and token != _me():
         _explain()
         return
     for name, adapter in FRAMEWORKS.items():
         after_import(name, _joiner(adapter))
     os.register_at_fork(after_in_child=_forked)
+
+
+def _offer_tf1():
+    """Is the script one for TensorFlow 1? Its source tells, before anything
+    is imported. One of Python 2 cannot even be compiled: it is begun again
+    by the module that translates it, in this same process."""
+    from poseidon.tf1 import detect
+    path = detect.script()
+    if not detect.wanted(path):
+        return
+    from poseidon import tf1
+    tf1.install()
+    if path is None or sys.argv[0] == "-m":
+        return
+    from poseidon.tf1 import python2
+    if python2.is_python2(path):
+        os.execv(sys.executable, [*_interpreter(), "-m", "poseidon.tf1",
+                                  *sys.argv])
+    python2.install(os.path.dirname(os.path.abspath(path)))
+
+
+def _interpreter():
+    """This Python and the options it was started with."""
+    words = getattr(sys, "orig_argv", None)  # from 3.10 on
+    if words:
+        return [sys.executable, *words[1:len(words) - len(sys.argv)]]
+    import subprocess
+    return [sys.executable, *subprocess._args_from_interpreter_flags()]
 
 
 def after_import(name, function):

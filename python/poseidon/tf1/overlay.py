@@ -112,9 +112,11 @@ def _switch_v2_off(module):
     from tensorflow.python.util import deprecation
     if hasattr(deprecation, "_PRINT_DEPRECATION_WARNINGS"):
         deprecation._PRINT_DEPRECATION_WARNINGS = False
-    for text in (r"`tf\.(layers|nn\.rnn_cell)\.", r"`layer\.(apply|add_variable)`"):
+    for text in (r"`tf\.(layers|nn\.rnn_cell)\.",
+                 r"`layer\.(apply|add_variable)`"):
         warnings.filterwarnings("ignore", text, UserWarning)
     logger = module.get_logger()
+    logger.propagate = False  # absl would write every line a second time
     level = logger.level
     logger.setLevel("ERROR")
     try:
