@@ -116,10 +116,14 @@ def install():
 
 
 def _alias(target):
+    """A module under another name; None: a folder, with what is below it."""
     def make(name):
-        if target is None:
-            return Module(name)
-        return Module(name, [importlib.import_module(target)])
+        if target is not None:
+            return Module(name, [importlib.import_module(target)])
+        head = name + "."
+        return Module(name, later={
+            one[len(head):]: _importer(one) for one in ALIASES
+            if one.startswith(head) and "." not in one[len(head):]})
     return make
 
 
