@@ -40,12 +40,17 @@ def start():
 
 
 def _offer_tf1():
-    """Is the script one for TensorFlow 1? Its source tells, before anything
-    is imported. One of Python 2 cannot even be compiled: it is begun again
-    by the module that translates it, in this same process."""
+    """A script for TensorFlow 1 is known by its source. Where that speaks of
+    TensorFlow, it is read now: one of Python 2 cannot even be compiled, it
+    is begun again by the module that translates it, in this same process.
+    Else it is read when one of its modules imports tensorflow."""
+    after_import("tensorflow", _decide_late)
+    if not os.environ.get("PSD_TF") and not _speaks_of_it(sys.argv[:1]):
+        return
     from poseidon.tf1 import detect
     path = detect.script()
     if not detect.wanted(path):
+        _waiting.pop("tensorflow", None)
         return
     from poseidon import tf1
     tf1.install()
@@ -56,6 +61,26 @@ def _offer_tf1():
         os.execv(sys.executable, [*_interpreter(), "-m", "poseidon.tf1",
                                   *sys.argv])
     python2.install(os.path.dirname(os.path.abspath(path)))
+
+
+def _speaks_of_it(words):
+    """Without importing anything. What is no file may be a module."""
+    if not words or words[0] in ("", "-", "-c"):
+        return False
+    try:
+        with open(words[0], "rb") as file:
+            text = file.read(1 << 20)
+    except OSError:
+        return words[0] == "-m" or os.path.isdir(words[0])
+    return b"tensorflow" in text or b"learn_runner" in text
+
+
+def _decide_late(module):
+    from poseidon.tf1 import detect, overlay
+    if overlay.real is None and detect.wanted(detect.script()):
+        from poseidon.tf1 import finder
+        finder.install()
+        overlay.apply(module)
 
 
 def _interpreter():

@@ -307,3 +307,11 @@ with tf.GradientTape() as tape:
 print("eager", tf.executing_eagerly(), float(tape.gradient(y, x)),
       hasattr(tf, "Session"), type(tf).__name__)
 '''
+
+NET = '''
+import tensorflow as tf
+from tensorflow.contrib import slim
+def hidden():
+    value = slim.fully_connected(tf.placeholder(tf.float32, [None, 2]), 3)
+    return "%s %s" % (tf.executing_eagerly(), value.get_shape()[1].value == 3)
+'''

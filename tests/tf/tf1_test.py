@@ -61,10 +61,10 @@ def text_alone(text, *args, files=None, **words):
                      **words)
 
 
-def in_job(text, *args, options=(), env=None):
+def in_job(text, *args, options=(), env=None, files=None):
     """psd_run -n 1 python train.py ARGS..."""
     job = keep(Job('-n', '1', *options, '--', sys.executable, 'train.py',
-                   *args, files={'train.py': text},
+                   *args, files=dict(files or {}, **{'train.py': text}),
                    env=dict(ENVIRONMENT, **(env or {}))))
     job.wait(LIMIT)
     check(job.code == 0, 'exit code %d\n%s%s' % (job.code, job.out, job.err))
@@ -117,8 +117,8 @@ def only_python_2_is_translated():
                  'def f(file): return file\n'):
         check(not kind(text), text)
     scope = {}
-    exec(python2.compiled(b'a = 7 / 2\nb = 7\nb /= 2\nc = 7. / 2\nd = 0777\n',
-                          'divide.py'), scope)
+    exec(python2.compiled(b'a = 7 / 2\nb = 7\nb /= 2\nc = 7. / 2\n'
+                          b'd = 0777\n', 'divide.py'), scope)
     check((scope['a'], scope['b'], scope['c']) == (3, 3, 3.5), str(scope))
     scope = {}
     exec(python2.compiled(b'from __future__ import division\na = 7 / 2\n'
@@ -207,9 +207,12 @@ def without_estimators_a_sentence_tells():
 
 
 @test
-def a_tensorflow_2_script_is_left_alone():
+def a_job_sees_the_kind_and_leaves_tensorflow_2_alone():
     out, _ = in_job(cases.MODERN)
     contains(out, 'eager True 4.0 False module')
+    out, _ = in_job(  # only a module beside the script speaks of it
+        'import net\nprint(net.hidden())\n', files={'net.py': cases.NET})
+    contains(out, 'False True')
     out, _ = in_job('import tensorflow as tf\nprint(tf.executing_eagerly(), '
                     'hasattr(tf, "Session"))\n', env={'PSD_TF': '1'})
     contains(out, 'False True')
