@@ -142,21 +142,21 @@ def _start():
 
 
 def _zero_optimizer(real):
-    def zero_grad(self, *args, **kwargs):
-        real(self, *args, **kwargs)
+    def zero_grad(self, set_to_none=True):
+        real(self, set_to_none)
         state = _active()
         if state is not None:
-            state.zeroed(p for group in self.param_groups
-                         for p in group["params"])
+            state.zeroed((p for group in self.param_groups
+                          for p in group["params"]), set_to_none)
     return zero_grad
 
 
 def _zero_module(real):
-    def zero_grad(self, *args, **kwargs):
-        real(self, *args, **kwargs)
+    def zero_grad(self, set_to_none=True):
+        real(self, set_to_none)
         state = _active()
         if state is not None:
-            state.zeroed(self.parameters())
+            state.zeroed(self.parameters(), set_to_none)
     return zero_grad
 
 
