@@ -233,6 +233,37 @@ def sparse():
     return run
 
 
+@case
+def sparse_by_data():
+    """Rows of the table that only some workers have; sums, kept for two
+    passes; in some passes nobody has any."""
+    torch.manual_seed(17)
+    x, y = torch.randint(0, 30, (48, 4)), torch.randint(0, 3, (48,))
+    x[::3] = 0
+    table = nn.Embedding(30, 8, sparse=True)
+    rest = nn.Linear(4, 3), nn.Linear(8, 3)
+    both = nn.ModuleList([table, *rest])
+    optimizer = torch.optim.SGD(both.parameters(), lr=0.01)
+    kind = torch.get_default_dtype()
+
+    def model(bx):
+        out = rest[0](bx.to(kind) / 30)
+        rows = bx[:, 0] > 22
+        if rows.any():
+            out = out.clone()
+            out[rows] = out[rows] + rest[1](table(bx[rows]).sum(1))
+        return out
+
+    run = Run(lambda: F.cross_entropy(model(x), y), both)
+    for number, (bx, by) in enumerate(batches(x, y, size=6)):
+        F.cross_entropy(model(bx), by, reduction="sum").backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+            run.note()
+    return run
+
+
 # ---- accumulation, scaling, closures
 
 @case

@@ -13,6 +13,7 @@ A job of one: only the loss of backward() and the end of steps are noted.
 """
 import contextlib
 import functools
+import importlib
 import os
 import sys
 
@@ -214,7 +215,8 @@ def _install_readers(torch):
         for owner in (clip, torch.nn.utils):
             _patched.append((owner, name, getattr(owner, name)))
             setattr(owner, name, reading)
-    nested = torch.utils.checkpoint.CheckpointFunction
+    nested = importlib.import_module(
+        "torch.utils.checkpoint").CheckpointFunction
     real = nested.__dict__["forward"]
     _patched.append((nested, "forward", real))
     nested.forward = staticmethod(_nesting(real.__func__))
@@ -228,8 +230,9 @@ def _scaler(torch):
 def _reading(real):
     def reader(*args, **kwargs):
         state = _active()
-        if state is not None and state.pending and not state.open:
-            state.flush()
+        if state is not None and state.owing and not state.open:
+            with state.lock:
+                state.flush()
         return real(*args, **kwargs)
     return reader
 

@@ -11,7 +11,6 @@ A gradient is pushed inside its hook only if nobody else can see its memory:
 the answer is written there while backward still runs. What is shared with
 the graph, has hooks of the script on it or comes in parts waits for the end.
 """
-import contextlib
 import ctypes
 import threading
 
@@ -55,11 +54,16 @@ class Exchange:
         self.held = []           # slots whose old gradient was set aside
         self.rooms = []          # slots that got room for an answer
         self.pending = {}        # slots with gradients of this worker only
+        self.owing = False       # there was a pass that was not exchanged
         self.flag = 0
         self.flags = ctypes.c_uint64()
         self.weight, self.op = 1.0, _lib.MEAN
+        self.total = self.batch = None
+        self.lost = None         # gradients in flight of a broken pass
         self.task = torch._C._current_graph_task_id
-        self.uses = torch._C._storage_Use_Count
+        # Where it cannot be asked for, gradients are sent from copies.
+        self.uses = getattr(torch._C, "_storage_Use_Count",
+                            lambda pointer: ALONE + 1)
 
     # ---- the hook of a parameter
 
@@ -94,6 +98,7 @@ class Exchange:
         """What the hook does not push at once."""
         if not self.open or self.local:
             self.pending[slot] = None
+            self.owing = True
             return
         if grad is None or slot in self.done:
             return
@@ -125,8 +130,10 @@ class Exchange:
             return self._pass(real, tensors, args, kwargs)
 
     def _pass(self, real, tensors, args, kwargs):
-        roots = (tensors,) if isinstance(tensors, self.torch.Tensor) else (
-            tuple(tensors))
+        roots = tensors if isinstance(tensors, (list, tuple)) and (
+            not hasattr(tensors, "output_nr")) else (tensors,)
+        roots = [root for root in roots
+                 if isinstance(root, self.torch.Tensor)]
         create = args[2] if len(args) > 2 else kwargs.get("create_graph")
         data.backward_seen()
         if self.broken:
@@ -134,11 +141,10 @@ class Exchange:
         if self.table.unstarted:
             self.start()
         mine = self._weigh(roots)
-        self._enter(roots)
+        self._enter(roots, create)
         arena.on()
         try:
-            real(roots if roots and roots[0] is not tensors else tensors,
-                 *args, **kwargs)
+            real(tensors, *args, **kwargs)
         except BaseException:
             self._break()
             raise
@@ -160,9 +166,12 @@ class Exchange:
         kind = loss.kind(roots, *(known or (None, None)))
         self.weight = float(mine)
         self.op = _lib.SUM if kind == "sum" else _lib.MEAN
-        return mine if known is not None else 0
+        batch, self.batch = self.batch, data._current
+        if known is None or (batch is not None and batch is self.batch):
+            return 0  # not known, or counted with the pass before
+        return mine
 
-    def _enter(self, roots):
+    def _enter(self, roots, create):
         """Look at every parameter: hooks, and gradients that are there."""
         table, held, dead = self.table, [], False
         for slot in table.live:
@@ -186,7 +195,7 @@ class Exchange:
             table.drop_dead()
         if table.waiting:
             table.announce()
-        self._decide(roots, held)
+        self._decide(roots, held, create)
         if not self.local or self.quiet:
             for slot, parameter, grad in held:
                 slot.old = grad
@@ -197,46 +206,52 @@ class Exchange:
             _lib.check(self.lib.psd_step_begin(self.step, self.weight,
                                                self.op))
 
-    def _decide(self, roots, held):
+    def _decide(self, roots, held, create):
         """Shall this pass be exchanged?"""
         if self.stepping or self.table.count > 1:
             self.window.give_up()
         if self.quiet:
-            self.local = True
+            self.local = self.owing = True
             return
-        if self.pending and self.window.differs(self.total, self.op):
+        if self.owing and self.window.differs(self.total, self.op):
             weight, op = self.weight, self.op
+            old = list(self.pending)
             self.flush()
             self.weight, self.op = weight, op
-            for slot in list(self.table.live):
+            for slot in old:
                 parameter = slot.ref()
                 if parameter is not None and parameter.grad is not None:
                     held.append((slot, parameter, parameter.grad))
-        clean = not held and not self.pending
+        clean = not held and not self.owing
         self.local = self.window.begin(
             clean, self.total, self.weight, self.op, roots) and (
-                not self.stepping)  # a closure's gradient is used at once
-        if self.pending and not self.local:
-            self.weight = self.window.weight or self.weight
-            self.late = dict(self.pending)
-            self.pending = {}
+                not self.stepping and not create)  # looked at at once
+        if self.local:
+            self.owing = True
+        elif self.owing:
+            self._collect()
+
+    def _collect(self):
+        """What passes have left goes with this exchange."""
+        if self.window.share is not None:
+            self.weight = self.window.weight
+        self.late, self.pending, self.owing = self.pending, {}, False
 
     def _finish(self, create=False):
         """All gradients of this worker exist: send the rest, wait."""
         self.eager = False
-        with contextlib.ExitStack() as stack:
-            if not create:
-                stack.enter_context(self.torch.no_grad())
+        with self.torch.no_grad():
             for slot in self.late:
                 if slot.sent is None:
                     self._send(slot)
             self.late = {}
             averaged = self.statistics.push(self.lib, self.step)
             self.stage.drain()
-            flags = self._await(self.flag | WHOLE)
+            flags = self._await(self.flag | self.window.vote() | WHOLE)
             self.flag = 0
             self.open = False
             self.window.close()
+            self.window.count(flags)
             if flags & BROKEN:
                 raise _lib.Error(-5, "poseidon: backward has raised an "
                                  "exception on another worker, which went "
@@ -293,17 +308,17 @@ class Exchange:
     def _give_room(self, slot):
         """Memory for an answer to which this worker gives nothing."""
         owner = slot.ref()
-        if slot.kind == _lib.BUFFER:
-            room = owner
-            if owner is None or not owner.is_cpu:
-                room = slot.room = self._scratch(slot)
+        if owner is not None and owner.is_cuda:
+            room = self.stage.host(slot, owner)
         elif owner is None:
             room = slot.room = self._scratch(slot)
-        elif owner.is_cuda:
-            room = self.stage.host(slot, owner)
+        elif slot.kind == _lib.BUFFER:
+            room = owner
         else:
             if slot.room is None:
+                arena.on()
                 slot.room = self.torch.empty_like(owner)
+                arena.off()
             room = slot.room
         self.rooms.append(slot)
         _lib.check(self.lib.psd_step_room(self.step, slot.id,
@@ -337,13 +352,34 @@ class Exchange:
                 self._add(slot, parameter, create)
         for slot in self.rooms:
             parameter = slot.ref()
-            if parameter is None or drop or slot.kind == _lib.BUFFER:
-                continue
-            self._settle_room(slot, parameter, outcome(step, slot.id), create)
+            if parameter is not None and not drop:
+                self._settle_room(slot, parameter, outcome(step, slot.id),
+                                  create)
+        self._settle_rest(create, drop)
         self._restore(drop)
+
+    def _settle_rest(self, create, drop):
+        """Others may have had sparse gradients where this worker had none."""
+        live = self.table.live
+        if drop or len(live) <= len(self.quick) + len(self.pushed):
+            return
+        given = set(self.quick).union(self.pushed, self.rooms, self.done)
+        for slot in live:
+            parameter = slot.ref()
+            if slot not in given and parameter is not None and (
+                    parameter.requires_grad and slot.id is not None
+                    and self.lib.psd_step_outcome(self.step, slot.id)
+                    == _lib.SPARSE):
+                parameter.grad = sparse.result(self.step, slot, None)
+                if slot.old is not None:
+                    self._add(slot, parameter, create)
 
     def _settle_room(self, slot, parameter, what, create):
         if what == _lib.NOBODY:
+            return
+        if slot.kind == _lib.BUFFER:
+            if parameter.is_cuda:
+                self.stage.back(slot, parameter)
             return
         if what == _lib.SPARSE:
             grad = sparse.result(self.step, slot, None)
@@ -365,7 +401,8 @@ class Exchange:
         if new is None:
             parameter.grad = old
         elif create or old.requires_grad:
-            parameter.grad = old + new
+            with self.torch.enable_grad():
+                parameter.grad = old + new
         elif old.layout is not new.layout and old.is_sparse:
             parameter.grad = new + old
         else:
@@ -392,6 +429,11 @@ class Exchange:
     def _break(self):
         """Backward has raised: gradients are as they were before it."""
         self.eager = self.open = False
+        self.done.clear()
+        if self.local:  # as torch leaves it: what was accumulated stays
+            self.local = False
+            return
+        self.broken = True
         self.stage.forget()
         sent = self.quick + self.pushed
         for slot in sent + list(self.late):
@@ -401,9 +443,7 @@ class Exchange:
         self.lost = [slot.sent for slot in sent]  # still in flight
         for slot in sent:
             slot.sent = None
-        if not self.local:
-            self.broken = True
-        self.local, self.late = False, {}
+        self.late = {}
         self._restore(False)
 
     def _heal(self):
@@ -427,13 +467,12 @@ class Exchange:
 
     def flush(self):
         """Exchange what is this worker's only. Collective."""
-        if not self.pending:
+        if not self.owing:
             return
-        self.late, self.pending = dict(self.pending), {}
-        self.weight = self.window.weight or self.weight
-        self.open = True
         if self.window.share is not None:
             self.op = self.window.share[1]
+        self._collect()
+        self.open = True
         _lib.check(self.lib.psd_step_begin(self.step, self.weight, self.op))
         self._finish()
 
@@ -445,7 +484,7 @@ class Exchange:
         if self.open:
             self.window.give_up()
             self._step_inside(optimizer)
-        elif self.pending:
+        elif self.owing:
             with self.lock:
                 self.flush()
 
@@ -476,6 +515,7 @@ class Exchange:
             if parameter is not None and id(parameter) not in known and (
                     parameter.grad is not None):
                 self.pending[slot] = None
+                self.owing = True
                 self.flag |= LOADED
 
     def _step_inside(self, optimizer):
