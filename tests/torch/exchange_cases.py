@@ -288,6 +288,24 @@ def accumulate():
 
 
 @case
+def ignored():
+    """Targets that do not count, other numbers of them in each batch; two
+    passes a step."""
+    x, y = blobs()
+    y = torch.where(x[:, 3] > 0.4, torch.full_like(y, -100), y)
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for number, (bx, by) in enumerate(batches(x, y)):
+        (F.cross_entropy(model(bx), by) / 2).backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+            run.note()
+    return run
+
+
+@case
 def accumulate_sum():
     """Sums, and gradients that are never cleared."""
     x, y = blobs()

@@ -36,6 +36,8 @@ class Window:
         self.passes = 0    # of it
         self.early = 0     # windows in a row that ended too early
         self.weight = 0.0
+        self.ratio = None  # weight of a row, and whether it changes
+        self.varies = False
         self.lengths = []  # auto: passes of the windows that were watched
         self.seen = 0      # passes since the last clean one
         self.shapes = set()
@@ -51,7 +53,7 @@ class Window:
                 return False
             self.passes, self.weight, self.share = 0, 0.0, (total, op)
         self.passes += 1
-        self.weight = weight if total is not None else self.weight + weight
+        self.weight += weight
         return self.passes < self.k
 
     def differs(self, total, op):
@@ -72,27 +74,37 @@ class Window:
         if not self.auto:
             return
         if self.state == ON:
-            _job.say("the passes before a step are no longer %d: each is "
-                     "exchanged from here" % self.k)
+            _job.say("steps no longer have %d passes that count the same: "
+                     "each is exchanged from here" % self.k)
         self.state = OFF
+
+    def weigh(self, mine, weight):
+        """A pass of `mine` rows has this weight. Where rows do not all count
+        the same (targets that are ignored), sums are not exact: no auto."""
+        if mine:
+            if self.ratio is None:
+                self.ratio = weight / mine
+            self.varies = self.varies or self.ratio != weight / mine
 
     def vote(self):
         """This worker's flags."""
-        if not self.auto or self.state == ON:
+        if not self.auto:
             return 0
-        if self.state == OFF:
+        if self.state == OFF or self.varies:
             return NEVER
+        if self.state == ON:
+            return 0
         k = self._found()
         return 1 << (FIRST + k) if k else NOT_YET
 
     def count(self, flags):
         """What all workers say."""
+        if flags & NEVER and self.state != OFF:
+            self.give_up()
         if self.state != WATCH:
             return
         ks = [k for k in range(2, MOST + 1) if flags >> (FIRST + k) & 1]
-        if flags & NEVER:
-            self.state = OFF
-        elif not flags & NOT_YET and len(ks) == 1:
+        if not flags & NOT_YET and len(ks) == 1:
             self.state, self.k = ON, ks[0]
             _job.say("%d backward passes before each step: their gradients "
                      "are exchanged once per step (--accum %d; --accum 1 "

@@ -163,9 +163,9 @@ class Exchange:
         mine, self.total = (1, None) if known is None else known
         if self.job.batch == "per-worker":
             self.total = None
-        kind = loss.kind(roots, *(known or (None, None)))
-        self.weight = float(mine)
+        kind, self.weight = loss.look(roots, *(known or (None, None)))
         self.op = _lib.SUM if kind == "sum" else _lib.MEAN
+        self.window.weigh(mine, self.weight)
         batch, self.batch = self.batch, data._current
         if known is None or (batch is not None and batch is self.batch):
             return 0  # not known, or counted with the pass before
