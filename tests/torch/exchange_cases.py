@@ -1,10 +1,12 @@
 """Training runs for exchange_test.py: ordinary scripts, of a few steps each.
 
-    exchange_cases.py [--float64] [NAME...]
+    exchange_cases.py [--float64] [--cuda] [NAME...]
 
 Runs the cases of these names, or all, and prints a line of JSON for each:
 the loss on a fixed batch after each step, and the bits of the parameters.
 The same file runs with and without psd_run; it knows nothing of it.
+--cuda is for those cases that use train(): models move to the device when
+their optimizer was made already.
 """
 import copy
 import hashlib
@@ -21,6 +23,7 @@ from torch.utils.data import DataLoader, TensorDataset
 STEPS = 50
 BATCH = 12
 CASES = {}
+DEVICE = "cpu"
 
 
 def case(function):
@@ -44,10 +47,11 @@ class Run:
         digest = hashlib.sha256()
         for module in self.modules:
             for value in module.state_dict().values():
+                value = value.detach().cpu()
                 value = torch.view_as_real(value) if value.is_complex() else (
                     value)
-                digest.update(value.detach().to("cpu", torch.float64)
-                              .contiguous().numpy().tobytes())
+                digest.update(value.to(torch.float64).contiguous().numpy()
+                              .tobytes())
         return digest.hexdigest()
 
 
@@ -80,8 +84,11 @@ def mlp(width=10, hidden=16, classes=4):
 
 def train(model, x, y, optimizer, loss=F.cross_entropy, before=None,
           steps=STEPS, size=BATCH, zero=None):
-    run = Run(lambda: loss(model(x), y), model)
+    model.to(DEVICE)
+    wholes = x.to(DEVICE), y.to(DEVICE)
+    run = Run(lambda: loss(model(wholes[0]), wholes[1]), model)
     for bx, by in batches(x, y, steps=steps, size=size):
+        bx, by = bx.to(DEVICE), by.to(DEVICE)
         optimizer.zero_grad(**(zero or {}))
         loss(model(bx), by).backward()
         if before is not None:
@@ -744,7 +751,11 @@ def autocast():
 
 
 def main():
+    global DEVICE
     words = sys.argv[1:]
+    if "--cuda" in words:
+        words.remove("--cuda")
+        DEVICE = "cuda"
     if "--float64" in words:
         words.remove("--float64")
         torch.set_default_dtype(torch.float64)

@@ -278,6 +278,14 @@ for number, (bx, by) in enumerate(loader()):
 def forked_children_train_alone():
     text = HEAD + '''
 model = net()
+if rank == 0:
+    early = os.fork()          # before there is a session
+    if early == 0:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        sys.exit(4)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(early, 0)[1]))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def step():
     optimizer.zero_grad()
@@ -296,6 +304,7 @@ print("sum", total(model))
 '''
     job = run_script(text)
     same(job, 2)
+    check(numbers(job.rank_out(0), 'child') == [4], job.rank_out(0))
     check(numbers(job.rank_out(1), 'child') == [5], job.rank_out(1))
 
 

@@ -3,8 +3,8 @@ their own while backward goes on, pushed from there as soon as the copy is
 done, and copied back at the end of the pass.
 
 A slot's pinned memory (slot.host) is used again in every pass. That is safe
-without waiting: the copy out waits for the stream on which the answer of the
-pass before was copied in, and libposeidon writes only after the copy out.
+without waiting: the copy out is queued behind the copies in of the pass
+before, and libposeidon writes only after the copy out.
 """
 import collections
 
@@ -14,6 +14,7 @@ class Stage:
         self.torch = torch
         self.push = push          # push(slot, address)
         self.streams = {}         # device: the stream of copies
+        self.returned = {}        # device: event after the last copies in
         self.under_way = collections.deque()  # (event, slot), oldest first
 
     def out(self, slot, value, like):
@@ -26,6 +27,8 @@ class Stage:
         host = self.host(slot, like)
         value = value.detach()
         stream.wait_stream(torch.cuda.current_stream(device))
+        if device in self.returned:
+            stream.wait_event(self.returned[device])
         with torch.cuda.stream(stream):
             host.copy_(value, non_blocking=True)
             event = torch.cuda.Event()
@@ -56,6 +59,21 @@ class Stage:
     def back(self, slot, value):
         """Copy the answer into `value`; what is queued behind sees it."""
         value.detach().copy_(slot.host, non_blocking=True)
+        self.returned[value.device] = None
+
+    def returns(self):
+        """All answers of a pass are on their way back."""
+        for device in self.returned:
+            event = self.torch.cuda.Event()
+            event.record(self.torch.cuda.current_stream(device))
+            self.returned[device] = event
+
+    def room(self, slot, like):
+        """Pinned memory that may be written at once."""
+        event = self.returned.get(like.device)
+        if event is not None:
+            event.synchronize()
+        return self.host(slot, like)
 
     def host(self, slot, like):
         """Pinned memory with the layout of a tensor on a device."""

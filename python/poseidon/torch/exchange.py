@@ -70,7 +70,7 @@ def uninstall():
 def join():
     """Open the session and be ready for passes. Collective."""
     global _state
-    if _state is None and _job.job().size > 1:
+    if _state is None and _job.job().size > 1 and _boot.is_worker():
         _lib.session()
         _state = passes.Exchange(_torch)
         arena.install(_lib.session())
@@ -284,7 +284,7 @@ def _install_alone(torch):
         return backward
 
     def after(optimizer, args, kwargs):
-        if _torch is not None:
+        if _torch is not None and _boot.is_worker():
             alone.stepped(optimizer)
 
     _patch(torch.autograd, "backward", noting)

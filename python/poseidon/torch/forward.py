@@ -8,6 +8,7 @@ counts instead.
 """
 import torch
 
+_is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
 _hook = None
 _function = None
 
@@ -38,5 +39,5 @@ def arrive(*unused):
 
 
 def _before(module, args):
-    if not torch.compiler.is_compiling():
+    if not _is_compiling():
         arrive()

@@ -49,6 +49,7 @@ class Exchange:
         self.meter = meter.Meter(torch, self.table)
         self.quick = []          # slots pushed from p.grad by their hook
         self.pushed = []         # slots whose gradient was handed over else
+        self.kept = []           # parts of sparse gradients in flight
         self.late = {}           # slots that wait for the end of the pass
         self.done = set()        # slots exchanged by a step inside the pass
         self.held = []           # slots whose old gradient was set aside
@@ -106,6 +107,10 @@ class Exchange:
             raise _lib.Error(-2, "poseidon: %s got a second gradient in one "
                              "backward pass, when the first was on its way"
                              % self.table.title(slot))
+        if not grad.is_cpu and not grad.is_cuda:
+            raise _lib.Error(-10, "poseidon: %s lies on %s; gradients on the "
+                             "host and on CUDA devices can be exchanged"
+                             % (self.table.title(slot), grad.device))
         if grad.is_cuda and self.eager and (
                 grad.layout is self.torch.strided
                 and len(parameter._post_accumulate_grad_hooks) == 1):
@@ -259,6 +264,8 @@ class Exchange:
             drop = self.watch.look(self.meter.steps + 1)
             self._settle(create, drop)
             self.statistics.settle(averaged, self.lib, self.step)
+            self.stage.returns()
+            self.kept = []
         if flags & LOADED:
             self.start()
 
@@ -272,7 +279,7 @@ class Exchange:
         self.pushed.append(slot)
         if grad.layout is not torch.strided:
             slot.sent = grad
-            slot.room = sparse.push(self.step, slot, grad)
+            self.kept.append(sparse.push(self.step, slot, grad))
             return
         if grad.is_cuda:
             slot.sent = grad
@@ -309,7 +316,7 @@ class Exchange:
         """Memory for an answer to which this worker gives nothing."""
         owner = slot.ref()
         if owner is not None and owner.is_cuda:
-            room = self.stage.host(slot, owner)
+            room = self.stage.room(slot, owner)
         elif owner is None:
             room = slot.room = self._scratch(slot)
         elif slot.kind == _lib.BUFFER:
@@ -343,7 +350,6 @@ class Exchange:
                 continue
             if grad.layout is not strided:
                 parameter.grad = sparse.result(step, slot, grad)
-                slot.room = None
             elif grad.is_cuda:
                 self.stage.back(slot, grad)
             elif parameter.grad is not grad and parameter.grad is not None:
@@ -440,7 +446,8 @@ class Exchange:
             parameter = slot.ref()
             if parameter is not None:
                 parameter.grad = None
-        self.lost = [slot.sent for slot in sent]  # still in flight
+        self.lost = [slot.sent for slot in sent] + self.kept  # in flight
+        self.kept = []
         for slot in sent:
             slot.sent = None
         self.late = {}
