@@ -17,7 +17,7 @@ import os
 import sys
 
 from poseidon import _boot, _job, _lib
-from poseidon.torch import meter, modules, passes, save, seed
+from poseidon.torch import arena, meter, modules, passes, save, seed
 
 _patched = []     # (owner, name, what it was)
 _handles = []     # hooks of torch
@@ -57,6 +57,7 @@ def uninstall():
     if _state is not None:
         _state.table.disarm()
     _state = None
+    arena.uninstall()
     while _patched:
         owner, name, real = _patched.pop()
         setattr(owner, name, real)
@@ -73,7 +74,7 @@ def join():
         _lib.session()
         seed.fork()
         _state = passes.Exchange(_torch)
-        _state.redirect()
+        arena.install(_lib.session())
     return _state
 
 

@@ -60,10 +60,6 @@ class Exchange:
         self.task = torch._C._current_graph_task_id
         self.uses = torch._C._storage_Use_Count
 
-    def redirect(self):
-        """Gradients are born in the shared arena, where that can be."""
-        arena.install(_lib.session())
-
     # ---- the hook of a parameter
 
     def _make_hook(self, slot):
@@ -423,6 +419,8 @@ class Exchange:
 
     def start(self):
         """All workers take the values of rank 0. Collective."""
+        if self.broken:
+            self._heal()
         save.passing()
         start.collect()
         start.run(self.torch, self.table, self.statistics, modules.values())
