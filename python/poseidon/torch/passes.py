@@ -48,7 +48,8 @@ class Exchange:
         self.window = accum.Window(self.job.accum)
         self.watch = bad.Watch(self.table)
         self.meter = meter.Meter(torch, self.table)
-        self.pushed = []         # slots whose gradient was handed over
+        self.quick = []          # slots pushed from p.grad by their hook
+        self.pushed = []         # slots whose gradient was handed over else
         self.late = {}           # slots that wait for the end of the pass
         self.done = set()        # slots exchanged by a step inside the pass
         self.held = []           # slots whose old gradient was set aside
@@ -79,7 +80,7 @@ class Exchange:
                     and len(parameter._post_accumulate_grad_hooks) == 1
                     and uses(grad.untyped_storage()._cdata) <= ALONE):
                 slot.sent = grad
-                self.pushed.append(slot)
+                self.quick.append(slot)
                 status = push(step, slot.id, grad.data_ptr())
                 if status < 0:
                     _lib.check(status)
@@ -317,20 +318,22 @@ class Exchange:
     def _settle(self, create, drop):
         """Each answer becomes p.grad, or is added to what was there."""
         outcome, step = self.lib.psd_step_outcome, self.step
-        for slot in self.pushed:
-            parameter, grad = slot.ref(), slot.sent
+        strided = self.torch.strided
+        for slot in self.quick:
             slot.sent = None
+            if slot.old is not None and not drop:
+                self._add(slot, slot.ref(), create)
+        for slot in self.pushed:
+            parameter, grad, slot.sent = slot.ref(), slot.sent, None
             if parameter is None or drop:
                 continue
-            if outcome(step, slot.id) == _lib.SPARSE:
-                grad = sparse.result(step, slot, grad)
+            if grad.layout is not strided:
+                parameter.grad = sparse.result(step, slot, grad)
                 slot.room = None
-                parameter.grad = grad
             elif grad.is_cuda:
                 self.stage.back(slot, grad)
-            elif parameter.grad is not grad:
-                if parameter.grad is not None:
-                    parameter.grad.copy_(grad)
+            elif parameter.grad is not grad and parameter.grad is not None:
+                parameter.grad.copy_(grad)  # it was sent from a copy
             if slot.old is not None:
                 self._add(slot, parameter, create)
         for slot in self.rooms:
@@ -373,7 +376,7 @@ class Exchange:
     def _restore(self, drop):
         """Gradients that this pass did not touch, or may not."""
         if drop:
-            for slot in self.pushed + self.rooms:
+            for slot in self.quick + self.pushed + self.rooms:
                 parameter = slot.ref()
                 if parameter is not None and slot.kind != _lib.BUFFER:
                     parameter.grad = None
@@ -382,7 +385,7 @@ class Exchange:
             if slot.old is not None and parameter is not None:
                 parameter.grad = slot.old
             slot.old = None
-        self.pushed, self.rooms, self.held = [], [], []
+        self.quick, self.pushed, self.rooms, self.held = [], [], [], []
         self.done.clear()
 
     # ---- what goes wrong
@@ -391,14 +394,13 @@ class Exchange:
         """Backward has raised: gradients are as they were before it."""
         self.eager = self.open = False
         self.stage.forget()
-        touched = self.pushed + [slot for slot in self.late
-                                 if slot not in self.pushed]
-        for slot in touched:
+        sent = self.quick + self.pushed
+        for slot in sent + list(self.late):
             parameter = slot.ref()
             if parameter is not None:
                 parameter.grad = None
-        self.lost = [slot.sent for slot in self.pushed]  # still in flight
-        for slot in self.pushed:
+        self.lost = [slot.sent for slot in sent]  # still in flight
+        for slot in sent:
             slot.sent = None
         if not self.local:
             self.broken = True
@@ -449,8 +451,10 @@ class Exchange:
             with self.lock:
                 self.flush()
 
-    def zeroed(self, parameters):
+    def zeroed(self, parameters, to_none):
         """zero_grad was called: what is left are zeros, known as such."""
+        if to_none and not self.pending and not self.held:
+            return
         for parameter in parameters:
             slot = self.table.of(parameter)
             if slot is not None:
