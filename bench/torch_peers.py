@@ -113,10 +113,12 @@ class Bench:
                 "equal": len({x["sum"] for x in lines}) == 1}
 
     def popen(self, words, **more):
+        """In a session of its own, as psd_run starts workers: the scheduler
+        shares the machine among sessions."""
         return subprocess.Popen(
             words, cwd=self.folder, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment(**more))
+            start_new_session=True, env=environment(**more))
 
     def command(self, name, model, workers):
         """What is started, once or for each rank; and its variables."""
