@@ -333,11 +333,10 @@ def a_trace_shows_exchanges_waits_and_marks():
 
 @test
 def every_pass_gives_the_right_bits_on_every_way():
-    for env in ({}, {'PSD_NAN': 'skip'}):
-        check(subprocess.run([PASSES], stdout=subprocess.DEVNULL,
-                             timeout=LIMIT, env=dict(os.environ, **env),
-                             check=False).returncode == 0, 'alone %r' % env)
-    for workers, way in (('1', []), ('2', []), ('4', []),
+    check(subprocess.run([PASSES], stdout=subprocess.DEVNULL, timeout=LIMIT,
+                         check=False).returncode == 0, 'alone')
+    for workers, way in (('1', []), ('1', ['--nan', 'skip']),
+                         ('2', []), ('4', []),
                          ('2', ['--transport', 'tcp']),
                          ('4', ['--transport', 'tcp', '--digest', 'step']),
                          ('2', ['-s', '1']), ('3', ['--block-size', '4K'])):

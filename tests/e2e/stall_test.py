@@ -16,6 +16,7 @@ import time
 import uuid
 
 import run as e2e
+from common import GONE
 from run import PSD_RUN, WORKER, Failure, Skip, check, contains
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -492,7 +493,7 @@ def on_a_cluster_the_host_is_named_and_looked_at():
         contains(job.err, ' on node1) ended with exit code 5',
                  '| no more memory')
         check(report(job)['culprit']['host'] == 'node1', 'host')
-        deadline = time.time() + e2e.GONE
+        deadline = time.time() + GONE
         while len(cluster.ps()) > before and time.time() < deadline:
             time.sleep(0.1)
         check(len(cluster.ps()) == before, repr(cluster.ps()))

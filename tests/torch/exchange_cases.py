@@ -46,7 +46,7 @@ class Run:
             for value in module.state_dict().values():
                 value = torch.view_as_real(value) if value.is_complex() else (
                     value)
-                digest.update(value.detach().to(torch.float64)
+                digest.update(value.detach().to("cpu", torch.float64)
                               .contiguous().numpy().tobytes())
         return digest.hexdigest()
 
@@ -300,7 +300,7 @@ def scaler():
 def lbfgs():
     x, y = blobs()
     model = mlp(hidden=6)
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.3, max_iter=4)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
     run = Run(lambda: F.cross_entropy(model(x), y), model)
     for bx, by in batches(x, y, steps=6, size=25):
         def closure():
@@ -649,6 +649,46 @@ def caught():
             optimizer.zero_grad()
         if handle is not None:
             handle.remove()
+        optimizer.step()
+        run.note()
+    return run
+
+
+# ---- not the single run's numbers, but the same on all workers
+
+@case
+def batch_norm():
+    """Statistics of parts of a batch are others than those of the whole."""
+    x, y = blobs()
+    torch.manual_seed(15)
+    model = nn.Sequential(nn.Linear(10, 16), nn.BatchNorm1d(16), nn.ReLU(),
+                          nn.Linear(16, 4))
+    run = train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.1))
+    model.eval()
+    run.losses = []
+    run.note()
+    return run
+
+
+@case
+def bfloat16():
+    x, y = blobs()
+    model = mlp().bfloat16()
+    return train(model, x.bfloat16(), y,
+                 torch.optim.SGD(model.parameters(), lr=0.05))
+
+
+@case
+def autocast():
+    x, y = blobs()
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for bx, by in batches(x, y):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = F.cross_entropy(model(bx), by)
+        loss.backward()
         optimizer.step()
         run.note()
     return run

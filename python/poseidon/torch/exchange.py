@@ -17,7 +17,7 @@ import os
 import sys
 
 from poseidon import _boot, _job, _lib
-from poseidon.torch import meter, modules, passes, seed
+from poseidon.torch import arena, meter, modules, passes, save, seed
 
 _patched = []     # (owner, name, what it was)
 _handles = []     # hooks of torch
@@ -57,6 +57,7 @@ def uninstall():
     if _state is not None:
         _state.table.disarm()
     _state = None
+    arena.uninstall()
     while _patched:
         owner, name, real = _patched.pop()
         setattr(owner, name, real)
@@ -69,10 +70,11 @@ def join():
     """Open the session and be ready for passes. Collective."""
     global _state
     if _state is None and _job.job().size > 1:
+        save.passing()
         _lib.session()
         seed.fork()
         _state = passes.Exchange(_torch)
-        _state.redirect()
+        arena.install(_lib.session())
     return _state
 
 

@@ -17,7 +17,7 @@ import threading
 
 from poseidon import _job, _lib
 from poseidon.torch import (accum, arena, bad, cuda, data, loss, meter,
-                            modules, slots, sparse, start, stats)
+                            modules, save, slots, sparse, start, stats)
 
 # What workers tell each other with each pass.
 LOADED = 1   # somebody has loaded a state: start again from rank 0's
@@ -59,10 +59,6 @@ class Exchange:
         self.weight, self.op = 1.0, _lib.MEAN
         self.task = torch._C._current_graph_task_id
         self.uses = torch._C._storage_Use_Count
-
-    def redirect(self):
-        """Gradients are born in the shared arena, where that can be."""
-        arena.install(_lib.session())
 
     # ---- the hook of a parameter
 
@@ -285,6 +281,7 @@ class Exchange:
     def _await(self, flag):
         """Finish the pass on the C side; the flags of all workers."""
         lib, step, ids = self.lib, self.step, self.table.ids
+        save.passing()
         while True:
             for at in range(lib.psd_step_missing(step, ids)):
                 self._give_room(self.table.slots[ids[at]])
@@ -422,6 +419,9 @@ class Exchange:
 
     def start(self):
         """All workers take the values of rank 0. Collective."""
+        if self.broken:
+            self._heal()
+        save.passing()
         start.collect()
         start.run(self.torch, self.table, self.statistics, modules.values())
 
@@ -507,6 +507,7 @@ class Exchange:
             if not grad.is_cpu or not self._is_own_now(grad, parameter):
                 value = self.torch.empty_like(parameter, device="cpu")
                 value.copy_(grad)
+            save.passing()
             _lib.check(self.lib.psd_step_now(
                 self.step, slot.id, value.data_ptr(), self.weight, self.op))
             if value is not grad:

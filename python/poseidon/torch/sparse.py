@@ -40,8 +40,8 @@ def result(step, slot, like):
     device = None if parameter is None else parameter.device
     rows = _copy(torch, indices, (dims, count.value), torch.int64)
     cells = _copy(torch, values, (count.value,) + shape[dims:], slot.dtype)
-    return torch.sparse_coo_tensor(rows, cells, shape,
-                                   device=device).coalesce()
+    return torch.sparse_coo_tensor(rows, cells, shape, device=device,
+                                   check_invariants=False).coalesce()
 
 
 def _copy(torch, address, shape, dtype):

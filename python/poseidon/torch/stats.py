@@ -32,8 +32,11 @@ class Statistics:
             if value is None:
                 continue
             slot = self._slot(name, value)
-            if slot is None or slot.state == value._version:
+            now = _state(module, value)
+            if slot is None or (slot.state == now and now is not None) or (
+                    now is None and not module.training):
                 continue
+            slot.state = now
             if slot.id is None:
                 self.table.announce()
             slot.ref = weakref.ref(value)
@@ -46,7 +49,7 @@ class Statistics:
         return pushed
 
     def settle(self, slots, lib, step):
-        """The pass is over: nothing has changed since."""
+        """The pass is over."""
         for slot in slots:
             value = slot.ref()
             if value is None:
@@ -54,7 +57,6 @@ class Statistics:
             if value.is_cuda and (
                     lib.psd_step_outcome(step, slot.id) == _lib.DENSE):
                 self.stage.back(slot, value)
-            slot.state = value._version
 
     def freeze(self):
         """All workers have the same values now."""
@@ -63,7 +65,7 @@ class Statistics:
             value = module._buffers.get(key) if module is not None else None
             if slot is not None and value is not None:
                 slot.ref = weakref.ref(value)
-                slot.state = value._version
+                slot.state = _state(module, value)
 
     def _rows(self):
         if self.seen != modules.count():
@@ -87,3 +89,13 @@ class Statistics:
             self.known[name] = slot
             self.table.waiting.append(slot)
         return slot
+
+
+def _state(module, value):
+    """Changes whenever the statistic may have changed; None: not known.
+    Kernels write it behind the version counter's back, so the number of
+    batches tells."""
+    batches = module._buffers.get("num_batches_tracked")
+    if batches is None or "InstanceNorm" in type(module).__name__:
+        return None  # the latter counts no batches
+    return id(value), value._version, id(batches), batches._version
