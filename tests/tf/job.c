@@ -1,7 +1,7 @@
 /*
  * job.c: workers of a job that use the TensorFlow ops on the stand-in runtime;
- * job_standin.py runs it under psd_run: tf_job PLUGIN SCENE. Prints what it got;
- * ends with 3 when an op failed, and what it said.
+ * job_standin.py runs it under psd_run: tf_job PLUGIN SCENE. Prints what it
+ * got; ends with 3 when an op failed, and what it said.
  */
 #include <math.h>
 #include <stdio.h>
