@@ -56,6 +56,7 @@ def uninstall():
     _off()
     if _state is not None:
         _state.table.disarm()
+        _state.stage.release()
     _state = None
     arena.uninstall()
     while _patched:
