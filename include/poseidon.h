@@ -273,6 +273,12 @@ PSD_API psd_status psd_audit(struct psd_session *session, psd_tensor tensor,
 PSD_API psd_status psd_metrics(struct psd_session *session, uint64_t step,
                                double loss, uint64_t samples);
 
+/* For --trace: a span of this thread's work begins (1) or ends (0) under a
+ * name, such as "backward". Spans of a thread nest: an end also ends what began
+ * inside. No effect without --trace. Any thread. */
+PSD_API void psd_mark(struct psd_session *session, const char *name,
+                      int begin);
+
 /* ---- words ------------------------------------------------------------ */
 
 /* "PSD_EINVAL"; "unknown" for a value that is none. */

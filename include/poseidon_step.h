@@ -55,8 +55,8 @@ enum psd_slot_kind {
 
 /* One parameter or buffer; floating types only (complex: pairs). */
 struct psd_slot {
-    const char *name;       /* up to 240 bytes; the n-th slot of one name is
-                             * registered as "name#n" */
+    const char *name;       /* up to 240 bytes; further slots of the same name
+                             * are registered as "name#2", "name#3" ... */
     psd_dtype dtype;
     enum psd_slot_kind kind;
     uint64_t count;         /* elements */
@@ -153,7 +153,7 @@ PSD_API psd_status psd_step_audit(struct psd_step *step,
 /* The first gradient of the pass that was not finite: returns 1 with its slot
  * and the first rank that had it (the size of the job: no rank had, but their
  * sum is too large for the type), the same on every worker; 0: none. Alone
- * that is looked for only where PSD_NAN is set to other than "allow". */
+ * that is looked for only with --nan skip or stop. */
 PSD_API int psd_step_bad(const struct psd_step *step, uint32_t *slot_p,
                          uint32_t *rank_p);
 

@@ -6,6 +6,9 @@
 #     tools/setup.sh lint             what `make lint` needs besides
 #     tools/setup.sh torch            a Python that has torch, for the tests
 #     tools/setup.sh torch --python   ... and print it
+#     tools/setup.sh tf --python      the same with the newest TensorFlow
+#     tools/setup.sh tf215 --python   ... with 2.15, which has Keras 2; ends
+#                                     with 3 where Python is newer than 3.11
 #     tools/setup.sh bench            what `make bench` needs besides
 #     tools/setup.sh bench --python   ... and print the same Python
 #
@@ -122,8 +125,9 @@ install_group() {
 
 # A virtual environment, outside the tree, named after what is in it; tests
 # and benchmarks share it. One that was interrupted is made again.
-torch_python() {
-    list=tests/torch/requirements.txt
+#     environment LIST WHAT [--python]
+environment() {
+    list=$1
     name=$(sha256sum "$list" | cut -c1-12)
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/poseidon/$name
     if [ ! -e "$folder/complete" ]; then
@@ -134,7 +138,7 @@ torch_python() {
         fi
     fi
     if [ ! -e "$folder/complete" ]; then
-        echo "setup: installing torch into $folder" >&2
+        echo "setup: installing $2 into $folder" >&2
         python3 -m venv --clear "$folder" >&2
         "$folder/bin/python" -m pip install -q --disable-pip-version-check \
             -r "$list" >&2 || {
@@ -143,9 +147,18 @@ torch_python() {
         }
         touch "$folder/complete"
     fi
-    if [ "${1:-}" = --python ]; then
+    if [ "${3:-}" = --python ]; then
         echo "$folder/bin/python"
     fi
+}
+
+# The last TensorFlow with Keras 2 has no wheel for a newer Python.
+old_tensorflow() {
+    if ! python3 -c 'import sys; sys.exit(sys.version_info > (3, 12))'; then
+        echo "setup: TensorFlow 2.15 needs Python 3.11 or older" >&2
+        exit 3
+    fi
+    environment tests/tf/requirements-2.15.txt "TensorFlow 2.15" "$@"
 }
 
 case ${1:-} in
@@ -163,16 +176,25 @@ lint)
     ;;
 torch)
     install_group torch
-    torch_python "${2:-}"
+    environment tests/torch/requirements.txt torch "${2:-}"
+    ;;
+tf)
+    install_group torch
+    environment tests/tf/requirements.txt TensorFlow "${2:-}"
+    ;;
+tf215)
+    install_group torch
+    old_tensorflow "${2:-}"
     ;;
 bench)
     install_group build
     install_group bench
     install_group torch
-    torch_python "${2:-}"
+    environment tests/torch/requirements.txt torch "${2:-}"
     ;;
 *)
-    echo "usage: tools/setup.sh build|test|lint|torch|bench [--python]" >&2
+    echo "usage: tools/setup.sh build|test|lint|torch|tf|tf215|bench" \
+        "[--python]" >&2
     exit 2
     ;;
 esac

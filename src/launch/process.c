@@ -53,6 +53,10 @@ static psd_status make_environment(const struct process *process,
                                        : task->is_server ? "server"
                                                          : "worker");
     }
+    if (status == PSD_OK) {
+        status = spawn_environment_set(environment_p, "PSD_LOG_DIR",
+                                       start->logs);
+    }
     if (status == PSD_OK && !is_ps) { /* a ps is no member */
         status = spawn_environment_set(environment_p, "PSD_AGENT", agent_path);
     }

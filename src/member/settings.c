@@ -21,6 +21,11 @@ const struct option_row psd_settings_rows[] = {
       .help = "I/O threads of each server" },
     { .name = "checksum", .kind = OPTION_FLAG, .offset = FIELD(checksum),
       .job = true, .help = "checksums on data frames too" },
+    { .name = "trace", .kind = OPTION_FLAG, .offset = FIELD(trace),
+      .job = true,
+      .help = "every worker writes what it exchanged when in its first 200 "
+              "steps to trace.w<rank>.json in the log folder, for Perfetto "
+              "or chrome://tracing" },
     { .name = "ports", .kind = OPTION_TEXT, .offset = FIELD(ports),
       .initial = "0", .value_name = "N[-M]", .job = true,
       .help = "ports for tcp links; 0 takes any that is free" },

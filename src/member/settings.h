@@ -16,6 +16,7 @@ struct psd_settings {
     uint64_t block_size;   /* bytes */
     uint64_t threads;      /* I/O threads of a server */
     bool checksum;         /* crc on data frames too */
+    bool trace;            /* write what happened when, see session/trace.h */
     const char *ports;     /* where shards listen: "0", "7000", "7000-7100" */
     const char *batch;     /* split, per-worker, split-random */
     const char *accum;     /* auto, or 1 to SETTINGS_ACCUM_MAX */

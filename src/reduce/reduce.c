@@ -149,17 +149,17 @@ static void copy_out(struct reduce_round *round, const void *from)
 static uint32_t find_bad(const struct reduce_round *round,
                          const struct sum_inputs *inputs, unsigned bad)
 {
+    uint32_t i = 0;
+
     if (bad == 0 || bad > inputs->count) {
         return bad == 0 ? 0 : round->ranks + 1;
     }
-    for (uint32_t i = 0; i < round->ranks; i++) {
-        if (round->rank[i].data == inputs->data[bad - 1] &&
-            round->rank[i].weight > 0.0) {
-            return i + 1;
-        }
+    while (round->rank[i].data != inputs->data[bad - 1] ||
+           round->rank[i].weight == 0.0) {
+        i++;
+        PSD_ASSERT(i < round->ranks); /* an input is some rank's data */
     }
-    PSD_ASSERT(!"an input is some rank's data");
-    return 0;
+    return i + 1;
 }
 
 /* Store mode: mean of a chunk, then the optim row, then the new value to

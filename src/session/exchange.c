@@ -122,6 +122,10 @@ void session_done(void *user, uint32_t tensor)
     }
     audit_answer(session, tensor);
     session->metrics.exchanged_bytes += session->model.tensors[tensor].size;
+    if (session->trace != NULL) {
+        trace_span(session->trace, TRACE_EXCHANGE, tensor, flight->step,
+                   flight->traced_ns);
+    }
     flight->in_flight = false;
     flight->step++;
     session->in_flight--;
@@ -161,6 +165,8 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
                          bool wake, psd_ticket *ticket_p)
 {
     struct flight *flight = &session->flights[tensor];
+    uint64_t step = flight->step;
+    uint64_t began = session->trace == NULL ? 0 : trace_clock();
     psd_status status = flight_stage(session, tensor);
 
     if (status != PSD_OK) {
@@ -170,6 +176,7 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
     flight->contributors = 0;
     flight->bad = 0;
     flight->in_flight = true;
+    flight->traced_ns = began;
     flight->ticket = ++session->tickets;
     session->open_tickets++;
     session->in_flight++;
@@ -188,6 +195,9 @@ static psd_status launch(struct psd_session *session, uint32_t tensor,
         worker_pump(&session->worker);
         links_pushed(session, wake);
         break;
+    }
+    if (session->trace != NULL) {
+        trace_span(session->trace, TRACE_PUSH, tensor, step, began);
     }
     return (psd_status)atomic_load(&session->failed);
 }
@@ -366,6 +376,7 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
 {
     struct session_wait wait = { one_ready, ticket_tensor(ticket),
                                  (uint32_t)ticket.id };
+    uint64_t began = session->trace == NULL ? 0 : trace_clock();
     struct flight *flight;
     psd_status status = (psd_status)atomic_load(&session->failed);
 
@@ -389,6 +400,10 @@ static psd_status wait_one(struct psd_session *session, psd_ticket ticket,
         return status;
     }
     flight = &session->flights[wait.tensor];
+    if (session->trace != NULL) {
+        trace_span(session->trace, TRACE_WAIT, wait.tensor, flight->step - 1,
+                   began);
+    }
     flight->ticket = 0;
     session->open_tickets--;
     if (result_p != NULL) {
@@ -418,8 +433,12 @@ psd_status psd_wait(struct psd_session *session, psd_ticket ticket,
 static psd_status wait_all(struct psd_session *session)
 {
     struct session_wait wait = { all_ready, UINT32_MAX, 0 };
+    uint64_t began = session->trace == NULL ? 0 : trace_clock();
     psd_status status = session_await(session, &wait);
 
+    if (session->trace != NULL) {
+        trace_span(session->trace, TRACE_WAIT_ALL, UINT32_MAX, 0, began);
+    }
     if (status == PSD_OK) {
         session->waited = session->tickets;
         session->open_tickets = 0;

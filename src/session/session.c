@@ -342,6 +342,14 @@ static psd_status open_solo(struct psd_session *session)
     return open_private_arena(session);
 }
 
+static psd_status open_trace(struct psd_session *session)
+{
+    const char *folder = getenv("PSD_LOG_DIR");
+
+    return trace_open(&session->trace, folder == NULL ? "." : folder,
+                      session->rank, open_error, sizeof(open_error));
+}
+
 static psd_status open_all(struct psd_session *session)
 {
     psd_status status = read_environment(session);
@@ -350,6 +358,9 @@ static psd_status open_all(struct psd_session *session)
         status = open_solo(session);
     } else if (status == PSD_OK) {
         status = read_settings(session);
+        if (status == PSD_OK && session->settings.trace) {
+            status = open_trace(session);
+        }
         if (status == PSD_OK) {
             status = open_job(session);
         }
@@ -415,6 +426,7 @@ void psd_close(struct psd_session *session)
         host_fini(&session->host);
     }
     solo_close(session);
+    trace_close(session->trace, &session->model);
     model_fini(&session->model);
     close_memory(session);
     mem_free(session->flights);
@@ -454,6 +466,13 @@ void psd_free(struct psd_session *session, void *pointer)
 {
     if (pointer != NULL) {
         arena_free(session->arena, pointer);
+    }
+}
+
+void psd_mark(struct psd_session *session, const char *name, int begin)
+{
+    if (session->trace != NULL && name != NULL) {
+        trace_mark(session->trace, name, begin != 0);
     }
 }
 

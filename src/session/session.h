@@ -22,6 +22,7 @@
 #include "server/shard.h"
 #include "member/member.h"
 #include "member/settings.h"
+#include "session/trace.h"
 #include "transport/inproc.h"
 #include "transport/shm.h"
 #include "worker/host.h"
@@ -113,6 +114,8 @@ struct psd_session {
     bool told;                /* the program calls psd_metrics */
     uint64_t entered_ns;      /* everybody was in; 0: not yet */
     uint64_t wait_ns;         /* inside psd_wait, so far */
+
+    struct trace *trace;      /* --trace; NULL: off */
 
     /* Who waits, and since when; stuck.c tells the master. Under `lock`. */
     unsigned awaiting;        /* callers in session_await */

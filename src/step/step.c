@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/crc.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "session/session.h"
@@ -61,15 +62,6 @@ psd_status step_check(struct psd_step *step, psd_status status)
 
 /* ---- slots ------------------------------------------------------------- */
 
-/* Is it wanted that a gradient which is not finite is seen (--nan)? Then even
- * a job of one sums. */
-static bool looks_for_nan(void)
-{
-    const char *nan = getenv("PSD_NAN");
-
-    return nan != NULL && strcmp(nan, "allow") != 0;
-}
-
 psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
 {
     struct psd_step *step = mem_zalloc(sizeof(*step));
@@ -80,7 +72,11 @@ psd_status psd_step_open(struct psd_session *session, struct psd_step **step_p)
     step->session = session;
     step->size = psd_size(session);
     step->rank = psd_rank(session);
-    step->alone = step->size == 1 && !looks_for_nan();
+    /* With --nan skip or stop even a job of one sums, to see what is not
+     * finite. */
+    step->alone =
+        step->size == 1 && (session->settings.nan == NULL ||
+                            strcmp(session->settings.nan, "allow") == 0);
     pthread_mutex_init(&step->lock, NULL);
     *step_p = step;
     return PSD_OK;
@@ -169,24 +165,30 @@ static psd_status slot_check(struct psd_step *step, const struct psd_slot *slot)
     return PSD_OK;
 }
 
-/* "name", or "name#n" when it is the n-th of that name. */
+static bool name_taken(const struct psd_step *step, uint32_t count,
+                       const char *name)
+{
+    uint32_t hash = crc32c(0, name, strlen(name));
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (step->slots[i]->hash == hash &&
+            strcmp(step->slots[i]->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "name", or "name#n" with the first n that is free. */
 static char *slot_name(const struct psd_step *step, uint32_t count,
                        const char *name)
 {
-    size_t length = strlen(name);
-    unsigned same = 0;
     char text[STEP_NAME_MAX + 16];
 
-    for (uint32_t i = 0; i < count; i++) {
-        const char *other = step->slots[i]->name;
-
-        same += strncmp(other, name, length) == 0 &&
-                (other[length] == '\0' || other[length] == '#');
+    snprintf(text, sizeof(text), "%s", name);
+    for (unsigned n = 2; name_taken(step, count, text); n++) {
+        snprintf(text, sizeof(text), "%s#%u", name, n);
     }
-    if (same == 0) {
-        return mem_strdup(name);
-    }
-    snprintf(text, sizeof(text), "%s#%u", name, same + 1);
     return mem_strdup(text);
 }
 
@@ -210,6 +212,7 @@ static struct step_slot *slot_create(const struct psd_step *step, uint32_t id,
         slot_destroy(slot);
         return NULL;
     }
+    slot->hash = crc32c(0, slot->name, strlen(slot->name));
     return slot;
 }
 

@@ -28,7 +28,8 @@ enum slot_part {
 struct step_sparse; /* sparse.c */
 
 struct step_slot {
-    char *name; /* of the tensor */
+    char *name;    /* of the tensor */
+    uint32_t hash; /* of the name */
     psd_dtype dtype;
     enum psd_slot_kind kind;
     uint64_t count;

@@ -150,6 +150,11 @@ static void slots_that_break_the_contract_are_refused(void **state)
         assert_int_equal(psd_step_add(step, &bad, 1, &first), PSD_OK);
         assert_int_equal(first, 3 + i);
     }
+    bad = slots[0];
+    for (unsigned i = 0; i < 3; i++) {
+        bad.name = i == 0 ? "z#2" : "z";
+        assert_int_equal(psd_step_add(step, &bad, 1, &first), PSD_OK);
+    }
     assert_int_equal(psd_step_start(step, NULL, NULL, 0), PSD_OK);
     psd_step_close(step);
     psd_step_close(NULL);

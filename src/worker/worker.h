@@ -39,6 +39,7 @@ struct flight {
     uint8_t op;
     bool in_flight;       /* not answered yet */
     uint64_t ticket;      /* the owner's: whose turn to wait it is */
+    uint64_t traced_ns;   /* the owner's: when it was pushed, with --trace */
 };
 
 enum worker_block_state {

@@ -71,6 +71,8 @@ static void train(const psd_tensor *tensors, float *const *data,
         psd_ticket tickets[64];
         int nobody = 1;
 
+        psd_mark(session, "step", 1);
+        psd_mark(session, "backward", 1);
         for (uint32_t r = 0; r < size; r++) {
             nobody = nobody && samples(r, step) == 0;
         }
@@ -89,6 +91,7 @@ static void train(const psd_tensor *tensors, float *const *data,
                   PSD_OK);
             CHECK(psd_push(session, tensors[t], &args, NULL) == PSD_EINVAL);
         }
+        psd_mark(session, "backward", 0);
         for (uint32_t t = 0; t < tensor_count; t++) {
             struct psd_result result;
 
@@ -103,6 +106,7 @@ static void train(const psd_tensor *tensors, float *const *data,
                 CHECK(memcmp(&data[t][i], &right, sizeof(right)) == 0);
             }
         }
+        psd_mark(session, "step", 0);
     }
 }
 

@@ -8,6 +8,7 @@ desk_test.py beside it uses what is defined here.
 Prints TAP. Nothing depends on timing beyond generous upper limits.
 """
 import glob
+import json
 import os
 import pty
 import re
@@ -281,13 +282,61 @@ def every_call_gives_the_right_bits_on_every_way():
             job.clean()
 
 
+def nested(spans):
+    """Spans of one row lie inside or beside each other."""
+    open_ = []
+    for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+        while open_ and open_[-1] <= begin + 1:
+            open_.pop()
+        if open_ and end > open_[-1] + 1:  # microseconds; doubles round
+            return False
+        open_.append(end)
+    return True
+
+
+@test
+def a_trace_shows_exchanges_waits_and_marks():
+    for way in ([], ['--transport', 'tcp'], ['-s', '1']):
+        job = run('-n', '2', '--trace', *way, '--', EXCHANGE)
+        check(job.code == 0, '%r: %d %s' % (way, job.code, job.err))
+        marks = []
+        for rank in range(2):
+            path = os.path.join(job.logs(), 'trace.w%d.json' % rank)
+            subprocess.run([sys.executable, '-m', 'json.tool', path],
+                           stdout=subprocess.DEVNULL, check=True)
+            with open(path) as file:
+                events = json.load(file)['traceEvents']
+            spans = [e for e in events if e['ph'] == 'X']
+            check({e['pid'] for e in events} == {rank}, 'pids')
+            rows = {}
+            for span in spans:
+                rows.setdefault(span['tid'], []).append(
+                    (span['ts'], span['ts'] + span['dur']))
+            check(all(nested(row) for row in rows.values()),
+                  '%r: worker %d: spans overlap' % (way, rank))
+            count = {}
+            for span in spans:
+                key = (span['cat'], span['name'])
+                count[key] = count.get(key, 0) + 1
+            for name in ('layer0', 'mayer5'):
+                check(count[('exchange', name)] == 12, repr(count))
+                check(count[('push', 'push ' + name)] == 12, repr(count))
+                check(count[('wait', 'wait ' + name)] == 12, repr(count))
+            check(count[('mark', 'backward')] == 24, repr(count))
+            marks.append([s['ts'] for s in spans if s['name'] == 'step'])
+            check(abs(marks[rank][0] / 1e6 - time.time()) < LIMIT, 'the clock')
+        job.clean()
+    job = run('-n', '1', '--', 'sh', '-c', 'test "$PSD_TRACE" != 1 && '
+              'test -e "$PSD_LOG_DIR/worker_0.out"')
+    check(job.code == 0, job.err)
+
+
 @test
 def every_pass_gives_the_right_bits_on_every_way():
-    for env in ({}, {'PSD_NAN': 'skip'}):
-        check(subprocess.run([PASSES], stdout=subprocess.DEVNULL,
-                             timeout=LIMIT, env=dict(os.environ, **env),
-                             check=False).returncode == 0, 'alone %r' % env)
-    for workers, way in (('1', []), ('2', []), ('4', []),
+    check(subprocess.run([PASSES], stdout=subprocess.DEVNULL, timeout=LIMIT,
+                         check=False).returncode == 0, 'alone')
+    for workers, way in (('1', []), ('1', ['--nan', 'skip']),
+                         ('2', []), ('4', []),
                          ('2', ['--transport', 'tcp']),
                          ('4', ['--transport', 'tcp', '--digest', 'step']),
                          ('2', ['-s', '1']), ('3', ['--block-size', '4K'])):

@@ -13,8 +13,10 @@ import shutil
 import signal
 import sys
 import time
+import uuid
 
 import run as e2e
+from common import GONE
 from run import PSD_RUN, WORKER, Failure, Skip, check, contains
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -446,7 +448,7 @@ class Command(e2e.Job):
     """A job whose psd_run is started by another command."""
 
     def __init__(self, words, env, folder):
-        self.mark = e2e.uuid.uuid4().hex
+        self.mark = uuid.uuid4().hex
         self.folder = folder
         self.tmp = os.path.join(folder, 't')
         os.mkdir(self.tmp)
@@ -491,7 +493,7 @@ def on_a_cluster_the_host_is_named_and_looked_at():
         contains(job.err, ' on node1) ended with exit code 5',
                  '| no more memory')
         check(report(job)['culprit']['host'] == 'node1', 'host')
-        deadline = time.time() + e2e.GONE
+        deadline = time.time() + GONE
         while len(cluster.ps()) > before and time.time() < deadline:
             time.sleep(0.1)
         check(len(cluster.ps()) == before, repr(cluster.ps()))

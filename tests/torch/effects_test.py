@@ -16,27 +16,17 @@ import threading
 import zipfile
 
 from common import (Skip, check, contains, main, run_alone, run_script, start,
-                    test, PYTHON, ROOT)
+                    test, PYTHON)
 
-HAS_PATCH = os.path.exists(os.path.join(ROOT, 'python', 'poseidon', 'torch',
-                                        '_patch.py'))
 HEAD = '''
 import io, os, sys, time, torch
 rank = int(os.environ["PSD_RANK"])
 '''
-if not HAS_PATCH:
-    HEAD += '''
-sys.path.insert(0, %r)
-from poseidon.torch import save, download, writer
-for part in (save, download, writer):
-    part.install(torch)
-''' % os.path.join(ROOT, 'python')
 
 
-def job(text, workers=3, code=0, files=None, args=(), env=None):
-    env = dict(env or {}, **({} if HAS_PATCH else {'PSD_DISABLE': '1'}))
+def job(text, workers=3, code=0, files=None, args=()):
     return run_script(HEAD + text, workers=workers, code=code, files=files,
-                      args=args, env=env)
+                      args=args)
 
 
 def said(done, workers=3):
@@ -97,6 +87,11 @@ if rank == 0:
 module.save("script.pt")
 torch.jit.load("script.pt")
 torch.jit.save(module, "script.pt")
+program = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
+if rank == 0:
+    time.sleep(0.7)
+torch.export.save(program, "program.pt2")
+torch.export.load("program.pt2")
 print("fine")
 ''')
     # A worker may be a turn behind, never ahead of what is there.
@@ -107,7 +102,7 @@ print("fine")
 @test
 def nobody_waits_for_a_file_that_the_first_worker_does_not_save():
     done = job('''
-from poseidon.torch import save
+from poseidon.torch import save   # as if an exchange came
 
 
 def attempt(name):
@@ -126,22 +121,39 @@ if rank == 0:
 found.append(attempt("a.pt"))    # it loads, too
 if rank == 0:
     time.sleep(0.5)
-    save.step(7)                 # it is in a later step
+    save.passing()               # it waits for the others
     time.sleep(2)
 else:
     found.append(attempt("b.pt"))
-if rank == 0:
-    save.passing()               # it waits for the others elsewhere
-    time.sleep(2)
-else:
-    save.step(7)
-    found.append(attempt("c.pt"))
-if rank:
     save.passing()
-    found.append(attempt("d.pt"))  # it has ended
+    found.append(attempt("c.pt"))  # it has ended
 print(" ".join(sorted(set(found))))
 ''')
     all_say(done, 'missing')
+
+
+@test
+def training_goes_on_where_workers_choose_differently():
+    done = job('''
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+found = []
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).pow(2).mean().backward()
+    optimizer.step()
+    if rank and step == 1:       # the best, says this worker alone
+        torch.save(model.state_dict(), "best.pt")
+        try:
+            torch.load("best.pt")
+        except FileNotFoundError:
+            found.append("missing")
+    if step == 2:
+        torch.save(model.state_dict(), "last.pt")
+        model.load_state_dict(torch.load("last.pt"))
+print("fine" if rank == 0 else " ".join(found))
+''')
+    check(said(done) == ['fine', 'missing', 'missing'], repr(said(done)))
 
 
 @test
@@ -295,7 +307,7 @@ torch.load("model.pt")
 assert len(os.listdir(os.path.dirname(os.environ["PSD_AGENT"]))) >= 3
 print("ready", flush=True)
 time.sleep(120)
-'''}, env={} if HAS_PATCH else {'PSD_DISABLE': '1'}).ready(3)
+'''}).ready(3)
     for role in ('agent', 'guard'):
         os.kill(done.role(role), signal.SIGSTOP)
     for pid in [done.role('agent'), done.role('guard')]:

@@ -63,7 +63,7 @@ def local_size():
 def barrier():
     """Return when every worker has come here. Collective."""
     if size() > 1:
-        _lib.check(_lib.library().psd_barrier(_lib.session()))
+        _lib.check(_lib.library().psd_barrier(_session()))
 
 
 def broadcast(tensor, root=0):
@@ -128,5 +128,12 @@ def _register(call, dtype, count):
                      dtype=dtype, count=count)
     handle = _lib.Tensor()
     _lib.check(_lib.library().psd_register(
-        _lib.session(), ctypes.byref(spec), 1, ctypes.byref(handle)))
+        _session(), ctypes.byref(spec), 1, ctypes.byref(handle)))
     return handle
+
+
+def _session():
+    """For a call in which this worker may wait for the others."""
+    from poseidon.torch import save
+    save.passing()
+    return _lib.session()

@@ -29,7 +29,7 @@ def install(torch):
     _on, _backwards = True, 0
     phase.install(torch)
     plan.install(torch)
-    hand.install(torch)
+    hand.install(torch, _forget)
     hint.install()
     loader = torch.utils.data.dataloader
     base = loader._BaseDataLoaderIter
@@ -83,15 +83,25 @@ def backward_seen():
         return
     _backwards += 1
     for each in _handed:
-        each.train()
+        if each.is_stale():
+            _forget()
+        else:
+            each.train()
     del _handed[:]
     hand.backward_seen(_backwards == 1 and _current is None and not _whole)
     hint.backward_seen()
 
 
+def _forget():
+    """The script works on something else than a loader's batch."""
+    global _current, _whole
+    _current, _whole = None, False
+
+
 def _off():
-    global _on, _current, _whole
-    _on, _current, _whole = False, None, False
+    global _on
+    _on = False
+    _forget()
     del _handed[:]
 
 
@@ -240,7 +250,7 @@ def _ended(mine):
     global _current, _whole
     if mine.end() and mine in _handed:
         _handed.remove(mine)
-        _current, _whole = None, False
+        _forget()
     elif mine.facts.ahead and mine.recent:
         _current = mine.recent[-1]
         _whole = _current is None

@@ -18,7 +18,8 @@ import os
 import sys
 
 from poseidon import _boot, _job, _lib
-from poseidon.torch import arena, forward, meter, modules, passes, seed
+from poseidon.torch import (arena, forward, meter, modules, passes, save,
+                            seed)
 
 _patched = []     # (owner, name, what it was)
 _handles = []     # hooks of torch
@@ -56,6 +57,7 @@ def uninstall():
     _off()
     if _state is not None:
         _state.table.disarm()
+        _state.stage.release()
     _state = None
     forward.forget()
     arena.uninstall()
@@ -71,6 +73,7 @@ def join():
     """Open the session and be ready for passes. Collective."""
     global _state
     if _state is None and _job.job().size > 1 and _boot.is_worker():
+        save.passing()
         _lib.session()
         _state = passes.Exchange(_torch)
         arena.install(_lib.session())

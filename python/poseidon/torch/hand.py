@@ -12,6 +12,7 @@ from poseidon import _job
 from poseidon.torch import cut, hint, lines, phase, seed
 
 _torch = None
+_on_cut = None       # called when a batch is cut
 _real = {}           # name: torch's own function
 _count = None        # rows of the last batch drawn by hand
 _permuted = False
@@ -19,9 +20,9 @@ _batch = None        # the last that was cut
 _new = True          # nothing was cut since the last backward
 
 
-def install(torch):
-    global _torch
-    _torch = torch
+def install(torch, on_cut):
+    global _torch, _on_cut
+    _torch, _on_cut = torch, on_cut
     for name, maker in (("randint", _randint), ("randperm", _randperm)):
         _real[name] = getattr(torch, name)
         setattr(torch, name, functools.wraps(_real[name])(maker(
@@ -139,6 +140,7 @@ def _split(real, args, kwargs, count):
         sizes = cut.rows(count, job.size, 2 if phase.has_norm() else 1)
         result = cut.take(result, sizes, job.rank) if (
             sizes[job.rank]) else result[:2]
+        _on_cut()
         first, _new = _batch is None, False
         _batch = cut.Batch("split-random", sizes, job.rank, len(result))
         if first:

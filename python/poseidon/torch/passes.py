@@ -16,7 +16,7 @@ import threading
 
 from poseidon import _job, _lib
 from poseidon.torch import (accum, arena, bad, cuda, data, loss, meter,
-                            modules, slots, sparse, start, stats)
+                            modules, save, slots, sparse, start, stats)
 
 # What workers tell each other with each pass.
 LOADED = 1   # somebody has loaded a state: start again from rank 0's
@@ -304,6 +304,7 @@ class Exchange:
     def _await(self, flag):
         """Finish the pass on the C side; the flags of all workers."""
         lib, step, ids = self.lib, self.step, self.table.ids
+        save.passing()
         while True:
             for at in range(lib.psd_step_missing(step, ids)):
                 self._give_room(self.table.slots[ids[at]])
@@ -469,6 +470,7 @@ class Exchange:
         """All workers take the values of rank 0. Collective."""
         if self.broken:
             self._heal()
+        save.passing()
         start.collect()
         start.run(self.torch, self.table, self.statistics, modules.values())
 
@@ -556,6 +558,7 @@ class Exchange:
             if not grad.is_cpu or not self._is_own_now(grad, parameter):
                 value = self.torch.empty_like(parameter, device="cpu")
                 value.copy_(grad)
+            save.passing()
             _lib.check(self.lib.psd_step_now(
                 self.step, slot.id, value.data_ptr(), self.weight, self.op))
             if value is not grad:

@@ -139,6 +139,11 @@ class Plan:
         elif self.facts.learned is None:
             self.facts.learned = "train"
 
+    def is_stale(self):
+        """Left early by an evaluation, and train() was called since?"""
+        return self.kind == "eval" and self.facts.learned != "eval" and (
+            phase.last() is not False)
+
     def least(self):
         return 2 if phase.has_norm() else 1
 

@@ -4,8 +4,8 @@ To a path only worker 0 saves, into a file that appears in one piece; the
 others count. A file object is written by everyone: it is the script's own.
 Before a worker loads what it has saved itself, as the script believes, it
 waits until worker 0 has come as far: has saved that path as often, is loading
-it, too, has entered a later step, or has ended. No worker waits for another
-in torch.save, and nothing here can wait for ever.
+it, too, waits for the others in a later exchange, or has ended. No worker
+waits for another in torch.save, and nothing here can wait for ever.
 """
 import atexit
 import errno
@@ -22,7 +22,7 @@ ABROAD = 20.0  # and on another host, for a file that is not there
 
 # Words of worker 0: who it is, how far it is. Words of a path: how many saves
 # have begun and have ended, how many loads have begun.
-PID, START, STEP, ENDED, PASSED = range(5)
+PID, START, PASSED, ENDED = range(4)
 BEGUN, DONE, LOADS = range(3)
 
 _lock = threading.Lock()
@@ -40,7 +40,7 @@ def install(torch):
     first = _job.job().rank == 0
     _mine = (_host.words("worker-0", True) if first else None) or [0] * 8
     _mine[PID], _mine[START] = os.getpid(), _host.start_time(os.getpid())
-    _mine[STEP] = _mine[ENDED] = _mine[PASSED] = 0
+    _mine[PASSED] = _mine[ENDED] = 0
     if first:
         atexit.register(end)
     for owner, save, load in _pairs(torch):
@@ -56,16 +56,9 @@ def uninstall():
     _host.stop()
 
 
-def step(number):
-    """This worker is about to enter step `number`, and may wait for others
-    there. Cheap: one integer."""
-    if _mine is not None:
-        _mine[STEP] = number
-
-
 def passing():
-    """This worker is about to wait for others outside a step: nobody may now
-    wait for what it has not saved."""
+    """This worker is about to wait for the others, in a step or elsewhere:
+    nobody may now wait for what it has not saved. Cheap: one integer."""
     if _mine is not None:
         _mine[PASSED] += 1
 
@@ -190,8 +183,7 @@ def _is_past(path, saves, loads):
     if first is None:
         return False, saving
     gone = first[ENDED] or _host.start_time(first[PID]) != first[START]
-    later = first[STEP] > _mine[STEP] or first[PASSED] > _mine[PASSED]
-    return gone or later, saving
+    return gone or first[PASSED] > _mine[PASSED], saving
 
 
 def _wait(path, saves, loads):

@@ -250,13 +250,18 @@ def _patch_seed(owner, name, title, stream):
         if not is_common():
             _common[stream] = _streams[stream].get()
             if not _quiet:
-                _job.warn_once("seed", "%s(%s) after the optimizer was made: "
-                               "from here all workers draw the same random "
-                               "numbers (set seeds before the optimizer)"
-                               % (title, given))
+                _equal_again("%s(%s)" % (title, given))
         return result
 
     _patch(owner, name, _like(seed, real))
+
+
+def _equal_again(call):
+    """Told once, by one worker, as all of them do it."""
+    if _job.job().rank == 0:
+        _job.warn_once("seed", "%s after the optimizer was made: from here "
+                       "all workers draw the same random numbers (set seeds "
+                       "before the optimizer)" % call)
 
 
 def _torch_seed(real):
