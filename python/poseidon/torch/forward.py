@@ -8,7 +8,8 @@ counts instead.
 """
 import torch
 
-_is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
+                        lambda: False)  # torch < 2.3 has none
 _hook = None
 _function = None
 
