@@ -58,8 +58,12 @@ def free_port():
         return str(probe.getsockname()[1])
 
 
+THREADS = {x + "_NUM_THREADS": "1" for x in ("OMP", "MKL", "OPENBLAS",
+                                             "NUMEXPR")}
+
+
 def environment(**more):
-    return dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", **more)
+    return dict(os.environ, **dict(THREADS, **more))
 
 
 class Bench:
@@ -109,10 +113,12 @@ class Bench:
                 "equal": len({x["sum"] for x in lines}) == 1}
 
     def popen(self, words, **more):
+        """In a session of its own, as psd_run starts workers: the scheduler
+        shares the machine among sessions."""
         return subprocess.Popen(
             words, cwd=self.folder, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment(**more))
+            start_new_session=True, env=environment(**more))
 
     def command(self, name, model, workers):
         """What is started, once or for each rank; and its variables."""
@@ -142,13 +148,15 @@ class Bench:
     # ---- four hosts ----------------------------------------------------
 
     def run_on(self, cluster, name, model):
-        more = {"OMP_NUM_THREADS": "1", "BENCH_MEET": self.meet(HOSTS)}
+        more = dict(THREADS, BENCH_MEET=self.meet(HOSTS))
         pipes = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                      stderr=subprocess.PIPE, text=True)
         if name == OURS:
-            words = [self.psd_run, "-q", "--tee", "all", "-x", "BENCH_MEET",
-                     "-x", "OMP_NUM_THREADS", "-c",
-                     self.folder + "/cluster.json", "--"]
+            words = [self.psd_run, "-q", "--tee", "all", "-c",
+                     self.folder + "/cluster.json"]
+            for variable in more:
+                words += ["-x", variable]
+            words.append("--")
             row = self.gather(name, [cluster.popen(
                 "node0", words + self.script("torch_plain.py", model),
                 cwd=self.folder, env=more, **pipes)])
@@ -289,12 +297,12 @@ def ratios(rows, model, workers, above, below, field="wall_ms"):
 
 
 def excess(rows, model, workers):
-    """Of what DDP costs beyond no communication, the part that we cost."""
+    """What we and DDP cost beyond no communication, ms."""
     base = column(rows, model, workers, NONE, "wall_ms")
     ours = column(rows, model, workers, OURS, "wall_ms")
     peer = column(rows, model, workers, DDP, "wall_ms")
-    return statistics.median(x - n for x, n in zip(ours, base)) / max(
-        statistics.median(x - n for x, n in zip(peer, base)), 1e-9)
+    return (statistics.median(x - n for x, n in zip(ours, base)),
+            statistics.median(x - n for x, n in zip(peer, base)))
 
 
 def time_table(rows, names, field, single):
@@ -315,7 +323,7 @@ def time_table(rows, names, field, single):
 def ratio_table(rows, pairs):
     lines = ["| model | workers | " + " | ".join(
         "%s / %s" % x for x in pairs) + " | CPU: %s / %s" % pairs[-1] +
-        " | excess over no communication, psd_run / DDP |",
+        " | ms beyond no communication: psd_run, DDP |",
         "| --- | ---: |" + " ---: |" * (len(pairs) + 2)]
     for model, workers, name in rows:
         if name != OURS:
@@ -324,7 +332,7 @@ def ratio_table(rows, pairs):
                  for x in pairs]
         cells.append(cell(ratios(rows, model, workers, *pairs[-1],
                                  field="cpu_ms"), "%.2f"))
-        cells.append("%.2f" % excess(rows, model, workers))
+        cells.append("%.1f, %.1f" % excess(rows, model, workers))
         lines.append("| %s | %d | %s |" % (MODELS[model][0], workers,
                                            " | ".join(cells)))
     return lines
@@ -340,15 +348,16 @@ def payload_table(rows):
         if name != OURS:
             continue
         row = found[-1]
-        # Once more for the same start of all workers.
-        times = workers * (row["steps"] + 1)
-        moved = row["figures"]["exchanged_bytes"] / times
-        wire = row["figures"]["wire_bytes"] / times
+        size, figures = row["bytes"], row["figures"]
+        # Less what the same start of all workers took: one sends, all get.
+        start = 2 * size * (workers - 1) * (workers + 1) / workers ** 2
+        moved = (figures["exchanged_bytes"] / workers - size) / row["steps"]
+        wire = max(figures["wire_bytes"] / workers - start, 0) / row["steps"]
         formula = (0 if wire == 0 else
-                   2 * row["bytes"] * (2 * workers - 2) / workers)
+                   2 * size * (2 * workers - 2) / workers)
         lines.append("| %s | %d | %.0f | %d | %.3f | %.0f | %.0f | %s |" % (
-            MODELS[model][0], workers, moved, row["bytes"],
-            moved / row["bytes"], wire, formula,
+            MODELS[model][0], workers, moved, size, moved / size, wire,
+            formula,
             "%.3f" % (wire / formula) if formula else "-"))
     return lines
 

@@ -1,7 +1,7 @@
 /*
  * job.c: workers of a job that use the TensorFlow ops on the stand-in runtime;
- * job_standin.py runs it under psd_run: tf_job PLUGIN SCENE. Prints what it got;
- * ends with 3 when an op failed, and what it said.
+ * job_standin.py runs it under psd_run: tf_job PLUGIN SCENE. Prints what it
+ * got; ends with 3 when an op failed, and what it said.
  */
 #include <math.h>
 #include <stdio.h>
@@ -226,12 +226,17 @@ static void scene_spoiled_by_one(void)
     scene_spoiled(false);
 }
 
-/* Rank 1 has a NaN; all stop. */
+/* Rank 1 has a NaN: the wait fails everywhere, and the step is over. */
 static void scene_nan(void)
 {
+    TF_Tensor *out;
+
     rig.stop_at_nan(1);
     step(1, 1);
-    step(2, rank == 1 ? NAN : 2);
+    out = push("a", 2, rank == 1 ? NAN : 2, 4);
+    must(!rig_wait("opt0", ab, 1, &out, false), "wait");
+    printf("%s\n", rig_said);
+    step(3, 3);
 }
 
 /* A tensor that is smaller on one worker is refused there, before anything is

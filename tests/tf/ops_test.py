@@ -222,37 +222,45 @@ with tf.Graph().as_default():
 
 
 TWO = '''
+import threading
 P.register('opt2', ('a', 'float32', 4))
 P.register('opt3', ('b', 'float32', 4))
 
 
-def late(mine):
-    """On this rank that gradient comes late, so that without the chain each
-    rank would come to the other wait first."""
-    def call(x):
-        time.sleep(0.02 if mine else 0.0)
-        return x
-    return call
-
-
+v1 = tf.compat.v1
 with tf.Graph().as_default():
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1)
-    with tf.compat.v1.Session(config=config) as session:
+    config = v1.ConfigProto(inter_op_parallelism_threads=1)
+    with v1.Session(config=config) as session:
+        # On each rank another gradient comes late, by an op that holds no
+        # thread: without the chain rank 0 would wait for b, rank 1 for a.
+        queue = tf.queue.FIFOQueue(1, [tf.float32], shapes=[[4]])
+        put = queue.enqueue(tf.ones([4]))
         on, weight = tf.constant(True), P.step_weight()
-        x = tf.ensure_shape(tf.numpy_function(late(rank == 0), [tf.ones([4])],
-                                              tf.float32), [4])
-        y = tf.ensure_shape(tf.numpy_function(late(rank == 1), [tf.ones([4])],
-                                              tf.float32), [4])
+        x, y = queue.dequeue(), tf.ones([4])
+        if rank == 1:
+            x, y = y, x
+
+        def run(*args):
+            own = v1.RunOptions(inter_op_thread_pool=-1)  # not the pool's
+            late = threading.Timer(0.02, session.run, [put],
+                                   dict(options=own))
+            late.start()
+            out = session.run(*args)
+            late.join()
+            return out
+
         a = ops.psd_push(x * 1.0, on, weight, key='a')
         b = ops.psd_push(y * 2.0, on, weight, key='b')
         (a,), finite = ops.psd_wait([a], on, on, group='opt2', keys=['a'])
         between = tf.identity(finite)
         (b,), _ = ops.psd_wait([b], on, between, group='opt3', keys=['b'])
         for i in range(20):
-            out = session.run([a, b])
+            out = run([a, b])
             assert out[0][0] == 1 and out[1][0] == 2, out
         print('good both', flush=True)
         for i in range(3):
+            if rank == 1:
+                session.run(put)
             assert session.run(b, {between: True})[0] == 2
         assert P.plug.psd_tf_steps(b'opt2') == 20
         assert P.plug.psd_tf_steps(b'opt3') == 23

@@ -1,10 +1,12 @@
 """Training runs for exchange_test.py: ordinary scripts, of a few steps each.
 
-    exchange_cases.py [--float64] [NAME...]
+    exchange_cases.py [--float64] [--cuda] [NAME...]
 
 Runs the cases of these names, or all, and prints a line of JSON for each:
 the loss on a fixed batch after each step, and the bits of the parameters.
 The same file runs with and without psd_run; it knows nothing of it.
+--cuda is for those cases that use train(): models move to the device when
+their optimizer was made already.
 """
 import copy
 import hashlib
@@ -21,6 +23,7 @@ from torch.utils.data import DataLoader, TensorDataset
 STEPS = 50
 BATCH = 12
 CASES = {}
+DEVICE = "cpu"
 
 
 def case(function):
@@ -44,10 +47,11 @@ class Run:
         digest = hashlib.sha256()
         for module in self.modules:
             for value in module.state_dict().values():
+                value = value.detach().cpu()
                 value = torch.view_as_real(value) if value.is_complex() else (
                     value)
-                digest.update(value.detach().to("cpu", torch.float64)
-                              .contiguous().numpy().tobytes())
+                digest.update(value.to(torch.float64).contiguous().numpy()
+                              .tobytes())
         return digest.hexdigest()
 
 
@@ -80,8 +84,11 @@ def mlp(width=10, hidden=16, classes=4):
 
 def train(model, x, y, optimizer, loss=F.cross_entropy, before=None,
           steps=STEPS, size=BATCH, zero=None):
-    run = Run(lambda: loss(model(x), y), model)
+    model.to(DEVICE)
+    wholes = x.to(DEVICE), y.to(DEVICE)
+    run = Run(lambda: loss(model(wholes[0]), wholes[1]), model)
     for bx, by in batches(x, y, steps=steps, size=size):
+        bx, by = bx.to(DEVICE), by.to(DEVICE)
         optimizer.zero_grad(**(zero or {}))
         loss(model(bx), by).backward()
         if before is not None:
@@ -233,6 +240,37 @@ def sparse():
     return run
 
 
+@case
+def sparse_by_data():
+    """Rows of the table that only some workers have; sums, kept for two
+    passes; in some passes nobody has any."""
+    torch.manual_seed(17)
+    x, y = torch.randint(0, 30, (48, 4)), torch.randint(0, 3, (48,))
+    x[::3] = 0
+    table = nn.Embedding(30, 8, sparse=True)
+    rest = nn.Linear(4, 3), nn.Linear(8, 3)
+    both = nn.ModuleList([table, *rest])
+    optimizer = torch.optim.SGD(both.parameters(), lr=0.01)
+    kind = torch.get_default_dtype()
+
+    def model(bx):
+        out = rest[0](bx.to(kind) / 30)
+        rows = bx[:, 0] > 22
+        if rows.any():
+            out = out.clone()
+            out[rows] = out[rows] + rest[1](table(bx[rows]).sum(1))
+        return out
+
+    run = Run(lambda: F.cross_entropy(model(x), y), both)
+    for number, (bx, by) in enumerate(batches(x, y, size=6)):
+        F.cross_entropy(model(bx), by, reduction="sum").backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+            run.note()
+    return run
+
+
 # ---- accumulation, scaling, closures
 
 @case
@@ -253,6 +291,24 @@ def accumulate():
             optimizer.zero_grad()
             run.note()
             count, steps = 0, steps + 1
+    return run
+
+
+@case
+def ignored():
+    """Targets that do not count, other numbers of them in each batch; two
+    passes a step."""
+    x, y = blobs()
+    y = torch.where(x[:, 3] > 0.4, torch.full_like(y, -100), y)
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+    for number, (bx, by) in enumerate(batches(x, y)):
+        (F.cross_entropy(model(bx), by) / 2).backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+            run.note()
     return run
 
 
@@ -695,7 +751,11 @@ def autocast():
 
 
 def main():
+    global DEVICE
     words = sys.argv[1:]
+    if "--cuda" in words:
+        words.remove("--cuda")
+        DEVICE = "cuda"
     if "--float64" in words:
         words.remove("--float64")
         torch.set_default_dtype(torch.float64)

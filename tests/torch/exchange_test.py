@@ -64,7 +64,7 @@ def compare(got, want, limit, loose):
 
 @test
 def one_worker_is_the_script_itself():
-    got = spread(1, ['plain_mlp', 'gan', 'sparse', 'batch_norm'])
+    got = spread(1, ['plain_mlp', 'gan', 'sparse', 'lstm'])
     want = alone()
     for name, row in got.items():
         check(row == want[name], name + ': other bits than alone')

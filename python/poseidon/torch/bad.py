@@ -23,9 +23,11 @@ class Watch:
             return False
         if self.policy == "allow" and (self.scaled or self.said):
             return False
-        text = "the gradient of %s on worker %d is not finite in step %d" % (
+        rank = self.rank.value
+        text = "the gradient of %s %s is not finite in step %d" % (
             self.table.title(self.table.slots[self.slot.value]),
-            self.rank.value, number)
+            "on worker %d" % rank if rank < _job.job().size
+            else "summed over all workers", number)
         if self.policy == "stop":
             text += " (--nan stop)"
             _lib.abort(EXIT_CODE, text)

@@ -13,17 +13,18 @@ A job of one: only the loss of backward() and the end of steps are noted.
 """
 import contextlib
 import functools
+import importlib
 import os
 import sys
 
 from poseidon import _boot, _job, _lib
-from poseidon.torch import arena, meter, modules, passes, save, seed
+from poseidon.torch import (arena, forward, meter, modules, passes, save,
+                            seed)
 
 _patched = []     # (owner, name, what it was)
 _handles = []     # hooks of torch
 _state = None     # the passes.Exchange, once an optimizer was made
 _torch = None
-_waits = None     # the hook before the first forward
 
 
 def install(torch):
@@ -47,7 +48,7 @@ def install(torch):
     _patch(torch.autograd, "backward", _backward)
     _install_steps(torch, _before_step, _after_step)
     _install_readers(torch)
-    _boot.after_import("torch._dynamo", _skip_our_frames)
+    _boot.after_import("torch._dynamo", _meet_dynamo)
 
 
 def uninstall():
@@ -56,7 +57,9 @@ def uninstall():
     _off()
     if _state is not None:
         _state.table.disarm()
+        _state.stage.release()
     _state = None
+    forward.forget()
     arena.uninstall()
     while _patched:
         owner, name, real = _patched.pop()
@@ -69,10 +72,9 @@ def uninstall():
 def join():
     """Open the session and be ready for passes. Collective."""
     global _state
-    if _state is None and _job.job().size > 1:
+    if _state is None and _job.job().size > 1 and _boot.is_worker():
         save.passing()
         _lib.session()
-        seed.fork()
         _state = passes.Exchange(_torch)
         arena.install(_lib.session())
     return _state
@@ -96,6 +98,7 @@ def no_sync():
 def _off():
     if _state is not None:
         _state.on = False
+    forward.forget()
 
 
 def _patch(owner, name, maker):
@@ -112,7 +115,8 @@ def _active():
 
 def _make(real):
     def __init__(self, *args, **kwargs):
-        join()
+        if join() is not None:
+            seed.fork()
         real(self, *args, **kwargs)
         _register(self)
     return __init__
@@ -132,25 +136,31 @@ def _register(optimizer):
     if state is not None:
         state.table.add_optimizer(optimizer)
         if state.table.unstarted:
-            _await_forward()
+            forward.expect(_start)
+
+
+def _start():
+    state = _active()
+    if state is not None and state.table.unstarted:
+        state.start()
 
 
 def _zero_optimizer(real):
-    def zero_grad(self, *args, **kwargs):
-        real(self, *args, **kwargs)
+    def zero_grad(self, set_to_none=True):
+        real(self, set_to_none)
         state = _active()
         if state is not None:
-            state.zeroed(p for group in self.param_groups
-                         for p in group["params"])
+            state.zeroed((p for group in self.param_groups
+                          for p in group["params"]), set_to_none)
     return zero_grad
 
 
 def _zero_module(real):
-    def zero_grad(self, *args, **kwargs):
-        real(self, *args, **kwargs)
+    def zero_grad(self, set_to_none=True):
+        real(self, set_to_none)
         state = _active()
         if state is not None:
-            state.zeroed(self.parameters())
+            state.zeroed(self.parameters(), set_to_none)
     return zero_grad
 
 
@@ -185,25 +195,6 @@ def _install_steps(torch, before, after):
 
 # ---- forward and backward
 
-def _await_forward():
-    global _waits
-    if _waits is None:
-        _waits = _torch.nn.modules.module.register_module_forward_pre_hook(
-            _before_forward)
-
-
-def _before_forward(module, args):
-    global _waits
-    if _torch.compiler.is_compiling() or not _torch.is_grad_enabled():
-        return
-    state = _active()
-    if _waits is not None:
-        _waits.remove()
-        _waits = None
-    if state is not None and state.table.unstarted:
-        state.start()
-
-
 def _backward(real):
     def backward(tensors, *args, **kwargs):
         state = _state
@@ -227,7 +218,8 @@ def _install_readers(torch):
         for owner in (clip, torch.nn.utils):
             _patched.append((owner, name, getattr(owner, name)))
             setattr(owner, name, reading)
-    nested = torch.utils.checkpoint.CheckpointFunction
+    nested = importlib.import_module(
+        "torch.utils.checkpoint").CheckpointFunction
     real = nested.__dict__["forward"]
     _patched.append((nested, "forward", real))
     nested.forward = staticmethod(_nesting(real.__func__))
@@ -241,8 +233,9 @@ def _scaler(torch):
 def _reading(real):
     def reader(*args, **kwargs):
         state = _active()
-        if state is not None and state.pending and not state.open:
-            state.flush()
+        if state is not None and state.owing and not state.open:
+            with state.lock:
+                state.flush()
         return real(*args, **kwargs)
     return reader
 
@@ -266,12 +259,19 @@ def _nesting(real):
     return forward
 
 
-def _skip_our_frames(dynamo):
-    """Dynamo shall not compile what is here."""
+def _meet_dynamo(dynamo):
+    """Our frames are not compiled, but for the one hook that is traced; a
+    compilation counts as a first forward."""
     rules = getattr(dynamo, "trace_rules", None) or (
         getattr(dynamo, "skipfiles", None))
-    if rules is not None and hasattr(rules, "add"):
-        rules.add("poseidon")
+    if hasattr(rules, "add"):
+        for name, module in list(sys.modules.items()):
+            if name.startswith("poseidon.") and module is not forward and (
+                    not hasattr(module, "__path__")):
+                rules.add(name)
+    callback = getattr(dynamo, "callback", None)
+    if hasattr(callback, "on_compile_start"):
+        callback.on_compile_start(forward.arrive)
 
 
 # ---- a job of one
@@ -287,7 +287,7 @@ def _install_alone(torch):
         return backward
 
     def after(optimizer, args, kwargs):
-        if _torch is not None:
+        if _torch is not None and _boot.is_worker():
             alone.stepped(optimizer)
 
     _patch(torch.autograd, "backward", noting)

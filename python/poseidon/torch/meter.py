@@ -20,7 +20,7 @@ class Meter:
         self.loss = math.nan
         self.samples = 0
         self.looked = 0.0
-        self.lists = {}      # optimizer: arrays for the audit
+        self.lists = weakref.WeakKeyDictionary()  # optimizer: _Row
         self.digest = os.environ.get("PSD_DIGEST") or "rotate"
 
     def note(self, roots, mine):
@@ -36,7 +36,7 @@ class Meter:
             if now - self.looked < CUDA_PAUSE:
                 return
             self.looked = now
-        self.loss = float(loss.detach())
+        self.loss = loss.item()
 
     def stepped(self, optimizer):
         """An optimizer has stepped. The one that is ahead counts."""
@@ -52,23 +52,61 @@ class Meter:
 
     def _audit(self, optimizer):
         """Hand in its parameters; the library decides which are looked at."""
-        table = self.table
-        count = len(table.slots)
-        addresses = (ctypes.c_void_p * count)()
-        sizes = (ctypes.c_uint64 * count)()
-        kept = []
+        known = self.lists.get(optimizer)
+        if known is None or known.stale(self.table, optimizer):
+            known = self.lists[optimizer] = _Row(self.table, optimizer)
+        values = known.values
+        if known.odd or not all(value is None or value.is_cpu
+                                for value in values):
+            values = self._host_copies(values)
+        known.addresses[:] = [
+            None if value is None else value.data_ptr() for value in values]
+        _lib.check(_lib.library().psd_step_audit(
+            self.table.step, known.addresses, known.sizes, len(values)))
+
+    def _host_copies(self, values):
+        """Values on devices are looked at only when all of them are; those
+        with holes are copied."""
+        found = []
+        for value in values:
+            if value is not None and not value.is_cpu:
+                value = value.detach().cpu() if self.digest == "step" else (
+                    None)
+            elif value is not None and not _is_dense(value):
+                value = value.detach().contiguous()
+            found.append(value)
+        return found
+
+
+class _Row:
+    """The parameters of an optimizer, in the order of their slots."""
+
+    def __init__(self, table, optimizer):
+        self.count = len(table.slots)
+        self.groups = _lengths(optimizer)
+        self.values = [None] * self.count
+        self.sizes = (ctypes.c_uint64 * self.count)()
+        self.addresses = (ctypes.c_void_p * self.count)()
+        self.odd = False
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 slot = table.of(parameter)
                 if slot is None or slot.id is None:
                     continue
-                value = parameter
-                if not value.is_cpu:
-                    if self.digest != "step":
-                        continue
-                    value = parameter.detach().cpu()
-                    kept.append(value)
-                addresses[slot.id] = value.data_ptr()
-                sizes[slot.id] = slot.count * slot.dtype.itemsize
-        _lib.check(_lib.library().psd_step_audit(table.step, addresses, sizes,
-                                                 count))
+                self.values[slot.id] = parameter
+                self.sizes[slot.id] = slot.count * slot.dtype.itemsize
+                self.odd = self.odd or not _is_dense(parameter)
+
+    def stale(self, table, optimizer):
+        return self.count != len(table.slots) or (
+            self.groups != _lengths(optimizer))
+
+
+def _lengths(optimizer):
+    return [len(group["params"]) for group in optimizer.param_groups]
+
+
+def _is_dense(value):
+    """Does every element lie in one piece of memory, without holes?"""
+    return value.is_contiguous() or (
+        value.detach().clone().stride() == value.stride())

@@ -11,7 +11,6 @@ A gradient is pushed inside its hook only if nobody else can see its memory:
 the answer is written there while backward still runs. What is shared with
 the graph, has hooks of the script on it or comes in parts waits for the end.
 """
-import contextlib
 import ctypes
 import threading
 
@@ -48,17 +47,24 @@ class Exchange:
         self.window = accum.Window(self.job.accum)
         self.watch = bad.Watch(self.table)
         self.meter = meter.Meter(torch, self.table)
-        self.pushed = []         # slots whose gradient was handed over
+        self.quick = []          # slots pushed from p.grad by their hook
+        self.pushed = []         # slots whose gradient was handed over else
+        self.kept = []           # parts of sparse gradients in flight
         self.late = {}           # slots that wait for the end of the pass
         self.done = set()        # slots exchanged by a step inside the pass
         self.held = []           # slots whose old gradient was set aside
         self.rooms = []          # slots that got room for an answer
         self.pending = {}        # slots with gradients of this worker only
+        self.owing = False       # there was a pass that was not exchanged
         self.flag = 0
         self.flags = ctypes.c_uint64()
         self.weight, self.op = 1.0, _lib.MEAN
+        self.total = self.batch = None
+        self.lost = None         # gradients in flight of a broken pass
         self.task = torch._C._current_graph_task_id
-        self.uses = torch._C._storage_Use_Count
+        # Where it cannot be asked for, gradients are sent from copies.
+        self.uses = getattr(torch._C, "_storage_Use_Count",
+                            lambda pointer: ALONE + 1)
 
     # ---- the hook of a parameter
 
@@ -79,7 +85,7 @@ class Exchange:
                     and len(parameter._post_accumulate_grad_hooks) == 1
                     and uses(grad.untyped_storage()._cdata) <= ALONE):
                 slot.sent = grad
-                self.pushed.append(slot)
+                self.quick.append(slot)
                 status = push(step, slot.id, grad.data_ptr())
                 if status < 0:
                     _lib.check(status)
@@ -93,6 +99,7 @@ class Exchange:
         """What the hook does not push at once."""
         if not self.open or self.local:
             self.pending[slot] = None
+            self.owing = True
             return
         if grad is None or slot in self.done:
             return
@@ -100,6 +107,10 @@ class Exchange:
             raise _lib.Error(-2, "poseidon: %s got a second gradient in one "
                              "backward pass, when the first was on its way"
                              % self.table.title(slot))
+        if not grad.is_cpu and not grad.is_cuda:
+            raise _lib.Error(-10, "poseidon: %s lies on %s; gradients on the "
+                             "host and on CUDA devices can be exchanged"
+                             % (self.table.title(slot), grad.device))
         if grad.is_cuda and self.eager and (
                 grad.layout is self.torch.strided
                 and len(parameter._post_accumulate_grad_hooks) == 1):
@@ -124,8 +135,10 @@ class Exchange:
             return self._pass(real, tensors, args, kwargs)
 
     def _pass(self, real, tensors, args, kwargs):
-        roots = (tensors,) if isinstance(tensors, self.torch.Tensor) else (
-            tuple(tensors))
+        roots = tensors if isinstance(tensors, (list, tuple)) and (
+            not hasattr(tensors, "output_nr")) else (tensors,)
+        roots = [root for root in roots
+                 if isinstance(root, self.torch.Tensor)]
         create = args[2] if len(args) > 2 else kwargs.get("create_graph")
         data.backward_seen()
         if self.broken:
@@ -133,11 +146,10 @@ class Exchange:
         if self.table.unstarted:
             self.start()
         mine = self._weigh(roots)
-        self._enter(roots)
+        self._enter(roots, create)
         arena.on()
         try:
-            real(roots if roots and roots[0] is not tensors else tensors,
-                 *args, **kwargs)
+            real(tensors, *args, **kwargs)
         except BaseException:
             self._break()
             raise
@@ -156,12 +168,15 @@ class Exchange:
         mine, self.total = (1, None) if known is None else known
         if self.job.batch == "per-worker":
             self.total = None
-        kind = loss.kind(roots, *(known or (None, None)))
-        self.weight = float(mine)
+        kind, self.weight = loss.look(roots, *(known or (None, None)))
         self.op = _lib.SUM if kind == "sum" else _lib.MEAN
-        return mine if known is not None else 0
+        self.window.weigh(mine, self.weight)
+        batch, self.batch = self.batch, data._current
+        if known is None or (batch is not None and batch is self.batch):
+            return 0  # not known, or counted with the pass before
+        return mine
 
-    def _enter(self, roots):
+    def _enter(self, roots, create):
         """Look at every parameter: hooks, and gradients that are there."""
         table, held, dead = self.table, [], False
         for slot in table.live:
@@ -185,7 +200,7 @@ class Exchange:
             table.drop_dead()
         if table.waiting:
             table.announce()
-        self._decide(roots, held)
+        self._decide(roots, held, create)
         if not self.local or self.quiet:
             for slot, parameter, grad in held:
                 slot.old = grad
@@ -196,46 +211,52 @@ class Exchange:
             _lib.check(self.lib.psd_step_begin(self.step, self.weight,
                                                self.op))
 
-    def _decide(self, roots, held):
+    def _decide(self, roots, held, create):
         """Shall this pass be exchanged?"""
         if self.stepping or self.table.count > 1:
             self.window.give_up()
         if self.quiet:
-            self.local = True
+            self.local = self.owing = True
             return
-        if self.pending and self.window.differs(self.total, self.op):
+        if self.owing and self.window.differs(self.total, self.op):
             weight, op = self.weight, self.op
+            old = list(self.pending)
             self.flush()
             self.weight, self.op = weight, op
-            for slot in list(self.table.live):
+            for slot in old:
                 parameter = slot.ref()
                 if parameter is not None and parameter.grad is not None:
                     held.append((slot, parameter, parameter.grad))
-        clean = not held and not self.pending
+        clean = not held and not self.owing
         self.local = self.window.begin(
             clean, self.total, self.weight, self.op, roots) and (
-                not self.stepping)  # a closure's gradient is used at once
-        if self.pending and not self.local:
-            self.weight = self.window.weight or self.weight
-            self.late = dict(self.pending)
-            self.pending = {}
+                not self.stepping and not create)  # looked at at once
+        if self.local:
+            self.owing = True
+        elif self.owing:
+            self._collect()
+
+    def _collect(self):
+        """What passes have left goes with this exchange."""
+        if self.window.share is not None:
+            self.weight = self.window.weight
+        self.late, self.pending, self.owing = self.pending, {}, False
 
     def _finish(self, create=False):
         """All gradients of this worker exist: send the rest, wait."""
         self.eager = False
-        with contextlib.ExitStack() as stack:
-            if not create:
-                stack.enter_context(self.torch.no_grad())
+        with self.torch.no_grad():
             for slot in self.late:
                 if slot.sent is None:
                     self._send(slot)
             self.late = {}
             averaged = self.statistics.push(self.lib, self.step)
             self.stage.drain()
-            flags = self._await(self.flag | WHOLE)
+            flags = self._await(self.flag | self.window.vote() | WHOLE)
             self.flag = 0
             self.open = False
             self.window.close()
+            self.window.count(flags)
             if flags & BROKEN:
                 raise _lib.Error(-5, "poseidon: backward has raised an "
                                  "exception on another worker, which went "
@@ -243,6 +264,8 @@ class Exchange:
             drop = self.watch.look(self.meter.steps + 1)
             self._settle(create, drop)
             self.statistics.settle(averaged, self.lib, self.step)
+            self.stage.returns()
+            self.kept = []
         if flags & LOADED:
             self.start()
 
@@ -256,7 +279,7 @@ class Exchange:
         self.pushed.append(slot)
         if grad.layout is not torch.strided:
             slot.sent = grad
-            slot.room = sparse.push(self.step, slot, grad)
+            self.kept.append(sparse.push(self.step, slot, grad))
             return
         if grad.is_cuda:
             slot.sent = grad
@@ -293,17 +316,17 @@ class Exchange:
     def _give_room(self, slot):
         """Memory for an answer to which this worker gives nothing."""
         owner = slot.ref()
-        if slot.kind == _lib.BUFFER:
-            room = owner
-            if owner is None or not owner.is_cpu:
-                room = slot.room = self._scratch(slot)
+        if owner is not None and owner.is_cuda:
+            room = self.stage.room(slot, owner)
         elif owner is None:
             room = slot.room = self._scratch(slot)
-        elif owner.is_cuda:
-            room = self.stage.host(slot, owner)
+        elif slot.kind == _lib.BUFFER:
+            room = owner
         else:
             if slot.room is None:
+                arena.on()
                 slot.room = self.torch.empty_like(owner)
+                arena.off()
             room = slot.room
         self.rooms.append(slot)
         _lib.check(self.lib.psd_step_room(self.step, slot.id,
@@ -317,31 +340,53 @@ class Exchange:
     def _settle(self, create, drop):
         """Each answer becomes p.grad, or is added to what was there."""
         outcome, step = self.lib.psd_step_outcome, self.step
-        for slot in self.pushed:
-            parameter, grad = slot.ref(), slot.sent
+        strided = self.torch.strided
+        for slot in self.quick:
             slot.sent = None
+            if slot.old is not None and not drop:
+                self._add(slot, slot.ref(), create)
+        for slot in self.pushed:
+            parameter, grad, slot.sent = slot.ref(), slot.sent, None
             if parameter is None or drop:
                 continue
-            if outcome(step, slot.id) == _lib.SPARSE:
-                grad = sparse.result(step, slot, grad)
-                slot.room = None
-                parameter.grad = grad
+            if grad.layout is not strided:
+                parameter.grad = sparse.result(step, slot, grad)
             elif grad.is_cuda:
                 self.stage.back(slot, grad)
-            elif parameter.grad is not grad:
-                if parameter.grad is not None:
-                    parameter.grad.copy_(grad)
+            elif parameter.grad is not grad and parameter.grad is not None:
+                parameter.grad.copy_(grad)  # it was sent from a copy
             if slot.old is not None:
                 self._add(slot, parameter, create)
         for slot in self.rooms:
             parameter = slot.ref()
-            if parameter is None or drop or slot.kind == _lib.BUFFER:
-                continue
-            self._settle_room(slot, parameter, outcome(step, slot.id), create)
+            if parameter is not None and not drop:
+                self._settle_room(slot, parameter, outcome(step, slot.id),
+                                  create)
+        self._settle_rest(create, drop)
         self._restore(drop)
+
+    def _settle_rest(self, create, drop):
+        """Others may have had sparse gradients where this worker had none."""
+        live = self.table.live
+        if drop or len(live) <= len(self.quick) + len(self.pushed):
+            return
+        given = set(self.quick).union(self.pushed, self.rooms, self.done)
+        for slot in live:
+            parameter = slot.ref()
+            if slot not in given and parameter is not None and (
+                    parameter.requires_grad and slot.id is not None
+                    and self.lib.psd_step_outcome(self.step, slot.id)
+                    == _lib.SPARSE):
+                parameter.grad = sparse.result(self.step, slot, None)
+                if slot.old is not None:
+                    self._add(slot, parameter, create)
 
     def _settle_room(self, slot, parameter, what, create):
         if what == _lib.NOBODY:
+            return
+        if slot.kind == _lib.BUFFER:
+            if parameter.is_cuda:
+                self.stage.back(slot, parameter)
             return
         if what == _lib.SPARSE:
             grad = sparse.result(self.step, slot, None)
@@ -363,7 +408,8 @@ class Exchange:
         if new is None:
             parameter.grad = old
         elif create or old.requires_grad:
-            parameter.grad = old + new
+            with self.torch.enable_grad():
+                parameter.grad = old + new
         elif old.layout is not new.layout and old.is_sparse:
             parameter.grad = new + old
         else:
@@ -373,7 +419,7 @@ class Exchange:
     def _restore(self, drop):
         """Gradients that this pass did not touch, or may not."""
         if drop:
-            for slot in self.pushed + self.rooms:
+            for slot in self.quick + self.pushed + self.rooms:
                 parameter = slot.ref()
                 if parameter is not None and slot.kind != _lib.BUFFER:
                     parameter.grad = None
@@ -382,7 +428,7 @@ class Exchange:
             if slot.old is not None and parameter is not None:
                 parameter.grad = slot.old
             slot.old = None
-        self.pushed, self.rooms, self.held = [], [], []
+        self.quick, self.pushed, self.rooms, self.held = [], [], [], []
         self.done.clear()
 
     # ---- what goes wrong
@@ -390,19 +436,22 @@ class Exchange:
     def _break(self):
         """Backward has raised: gradients are as they were before it."""
         self.eager = self.open = False
+        self.done.clear()
+        if self.local:  # as torch leaves it: what was accumulated stays
+            self.local = False
+            return
+        self.broken = True
         self.stage.forget()
-        touched = self.pushed + [slot for slot in self.late
-                                 if slot not in self.pushed]
-        for slot in touched:
+        sent = self.quick + self.pushed
+        for slot in sent + list(self.late):
             parameter = slot.ref()
             if parameter is not None:
                 parameter.grad = None
-        self.lost = [slot.sent for slot in self.pushed]  # still in flight
-        for slot in self.pushed:
+        self.lost = [slot.sent for slot in sent] + self.kept  # in flight
+        self.kept = []
+        for slot in sent:
             slot.sent = None
-        if not self.local:
-            self.broken = True
-        self.local, self.late = False, {}
+        self.late = {}
         self._restore(False)
 
     def _heal(self):
@@ -427,13 +476,12 @@ class Exchange:
 
     def flush(self):
         """Exchange what is this worker's only. Collective."""
-        if not self.pending:
+        if not self.owing:
             return
-        self.late, self.pending = dict(self.pending), {}
-        self.weight = self.window.weight or self.weight
-        self.open = True
         if self.window.share is not None:
             self.op = self.window.share[1]
+        self._collect()
+        self.open = True
         _lib.check(self.lib.psd_step_begin(self.step, self.weight, self.op))
         self._finish()
 
@@ -445,12 +493,14 @@ class Exchange:
         if self.open:
             self.window.give_up()
             self._step_inside(optimizer)
-        elif self.pending:
+        elif self.owing:
             with self.lock:
                 self.flush()
 
-    def zeroed(self, parameters):
+    def zeroed(self, parameters, to_none):
         """zero_grad was called: what is left are zeros, known as such."""
+        if to_none and not self.pending and not self.held:
+            return
         for parameter in parameters:
             slot = self.table.of(parameter)
             if slot is not None:
@@ -474,6 +524,7 @@ class Exchange:
             if parameter is not None and id(parameter) not in known and (
                     parameter.grad is not None):
                 self.pending[slot] = None
+                self.owing = True
                 self.flag |= LOADED
 
     def _step_inside(self, optimizer):

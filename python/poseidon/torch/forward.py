@@ -1,0 +1,44 @@
+"""The first forward with gradients after an optimizer was made: where all
+workers take rank 0's values.
+
+A hook before every module's forward waits for it and removes itself. Inside
+a compiled function hooks are traced, not run: there it says nothing (and is
+as simple as a traced function must be), and the beginning of the compilation
+counts instead.
+"""
+import torch
+
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
+                        lambda: False)  # torch < 2.3 has none
+_hook = None
+_function = None
+
+
+def expect(function):
+    """Call function() at the next forward with gradients."""
+    global _hook, _function
+    _function = function
+    if _hook is None:
+        _hook = torch.nn.modules.module.register_module_forward_pre_hook(
+            _before)
+
+
+def forget():
+    """Nobody waits any more."""
+    global _hook, _function
+    if _hook is not None:
+        _hook.remove()
+    _hook = _function = None
+
+
+def arrive(*unused):
+    """A module is called, or a function that calls some is compiled."""
+    function = _function
+    if function is not None and torch.is_grad_enabled():
+        forget()
+        function()
+
+
+def _before(module, args):
+    if not _is_compiling():
+        arrive()
