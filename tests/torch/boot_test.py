@@ -365,6 +365,8 @@ model(torch.ones(1, 2)).sum().backward()
 total = torch.ones(1)
 dist.all_reduce(total)
 print("group", total.item(), dist.init_process_group.__module__)
+dist.barrier()
+del model  # before the group it speaks through
 dist.destroy_process_group()
 """
 
