@@ -756,6 +756,7 @@ def main():
     if "--cuda" in words:
         words.remove("--cuda")
         DEVICE = "cuda"
+        torch.backends.cudnn.allow_tf32 = False  # float32 is what is compared
     if "--float64" in words:
         words.remove("--float64")
         torch.set_default_dtype(torch.float64)
