@@ -157,17 +157,15 @@ PSD_API psd_status psd_step_audit(struct psd_step *step,
 PSD_API int psd_step_bad(const struct psd_step *step, uint32_t *slot_p,
                          uint32_t *rank_p);
 
-/* Seconds of the last pass in which the caller stood still in finish or
- * now. */
-PSD_API double psd_step_exposed(const struct psd_step *step);
-
 /* ---- a framework's memory in the arena --------------------------------- */
 
 /* Direct the large blocks (64 KiB or more) that `library`, which is loaded
  * already ("libc10.so" for torch), takes with posix_memalign to the session's
  * arena, while redirection is on. What lies there is exchanged in place. The
  * rest, and whatever the arena has no room for, goes to the allocator that the
- * library used before. A forked child takes nothing from the arena.
+ * library used before. A forked child takes nothing from the arena. It ends
+ * with psd_close; blocks that the library still holds stay valid, and the
+ * arena's memory is given back with the last of them.
  * PSD_ENOSUP, with a sentence: the calls of that library are not found, or the
  * session is a job of one, which shares nothing. */
 PSD_API psd_status psd_redirect_install(struct psd_session *session,
@@ -177,11 +175,6 @@ PSD_API psd_status psd_redirect_install(struct psd_session *session,
  * process. Cheap; no effect where nothing is installed. Any thread. */
 PSD_API void psd_redirect_on(struct psd_session *session);
 PSD_API void psd_redirect_off(struct psd_session *session);
-
-/* No more blocks in the arena. Those that the library holds stay valid, also
- * after psd_close, which does this as well: the arena's memory is given back
- * with the last of them. */
-PSD_API void psd_redirect_remove(struct psd_session *session);
 
 #ifdef __cplusplus
 }

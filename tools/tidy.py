@@ -32,7 +32,7 @@ EDGES = {
     "worker": PATH,
     "server": PATH | {"member"},
     "session": PATH | {"member", "worker", "server"},
-    "step": {"session/session.h", "reduce/sum.h"},
+    "step": {"session/session.h", "model/model.h", "reduce/sum.h"},
     "master": {"wire", "model", "launch/launch_message.h",
                "launch/stall_message.h"},
     "config": {"wire", "member/settings.h", "launch/launch_message.h"},

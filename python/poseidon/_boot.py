@@ -145,13 +145,14 @@ def _explain():
 
 def _joiner(adapter):
     def join(module):
-        if _claim():
+        if claim():
             __import__(adapter)
             sys.modules[adapter].apply(module)
     return join
 
 
-def _claim():
+def claim():
+    """Make this process the worker; False: it cannot be."""
     global _claimed
     token, me = os.environ.get(CLAIM), _me()
     if (token and token != me) or _is_spawned():

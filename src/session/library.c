@@ -37,24 +37,31 @@ static size_t redirect_limit(const struct psd_session *session)
     return (group < all ? group : all) / 2 / session->local_size;
 }
 
+static psd_status install(struct psd_session *session, const char *library,
+                          char *why, size_t why_size)
+{
+    if (library == NULL) {
+        snprintf(why, why_size, "psd_redirect_install needs a library's name");
+        return PSD_EINVAL;
+    }
+    if (session->size == 1) {
+        snprintf(why, why_size, "redirection: a worker alone shares nothing");
+        return PSD_ENOSUP;
+    }
+    return redirect_install(session->arena, redirect_limit(session), library,
+                            why, why_size);
+}
+
 psd_status psd_redirect_install(struct psd_session *session,
                                 const char *library)
 {
     char why[SESSION_ERROR_MAX] = "";
-    psd_status status;
+    psd_status status = install(session, library, why, sizeof(why));
 
-    if (library == NULL) {
-        return session_refuse(session,
-                              "psd_redirect_install needs a library's name");
-    }
-    if (session->size == 1) {
-        session_refuse(session, "redirection: a worker alone shares nothing");
-        return PSD_ENOSUP;
-    }
-    status = redirect_install(session->arena, redirect_limit(session), library,
-                              why, sizeof(why));
     if (status != PSD_OK) {
+        pthread_mutex_lock(&session->lock);
         session_refuse(session, "%s", why);
+        pthread_mutex_unlock(&session->lock);
     }
     return status;
 }
@@ -67,9 +74,4 @@ void psd_redirect_on(struct psd_session *session)
 void psd_redirect_off(struct psd_session *session)
 {
     redirect_off(session->arena);
-}
-
-void psd_redirect_remove(struct psd_session *session)
-{
-    redirect_remove(session->arena);
 }

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "step/step.h"
 
@@ -171,7 +170,6 @@ static psd_status finish(struct psd_step *step)
 psd_status psd_step_finish(struct psd_step *step, uint64_t flag,
                            uint64_t *flags_p)
 {
-    uint64_t begin = clock_ns();
     psd_status status = step_failed(step);
 
     if (status != PSD_OK) {
@@ -189,7 +187,6 @@ psd_status psd_step_finish(struct psd_step *step, uint64_t flag,
     } else {
         status = finish(step);
     }
-    step->exposed_ns += clock_ns() - begin;
     if (status != PSD_OK) {
         return status;
     }

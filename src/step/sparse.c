@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/model.h"
 #include "reduce/sum.h"
 #include "step/step.h"
 
@@ -298,7 +299,7 @@ static psd_status answer_reserve(struct psd_step *step, struct step_slot *slot)
     rows->got_indices =
         mem_zalloc_array(most * rows->room_dims, sizeof(*rows->got_indices));
     rows->got_values =
-        mem_zalloc_array(most * rows->room_width, slot->size / slot->count);
+        mem_zalloc_array(most * rows->room_width, dtype_size(slot->dtype));
     rows->index_counts =
         mem_zalloc_array(step->size, sizeof(*rows->index_counts));
     rows->value_counts =
@@ -458,7 +459,7 @@ static void values_weigh(const struct psd_step *step, struct step_slot *slot,
         if (bad != 0 && slot->bad == 0) {
             slot->bad = r + 1;
         }
-        at += count * (slot->size / slot->count);
+        at += count * dtype_size(slot->dtype);
     }
 }
 

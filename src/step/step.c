@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/crc.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "session/session.h"
 
 /* ---- errors ------------------------------------------------------------ */
@@ -121,19 +121,10 @@ void psd_step_close(struct psd_step *step)
     mem_free(step);
 }
 
-static size_t unit_of(psd_dtype dtype)
+static bool is_float(psd_dtype dtype)
 {
-    switch (dtype) {
-    case PSD_FLOAT64:
-        return 8;
-    case PSD_FLOAT32:
-        return 4;
-    case PSD_FLOAT16:
-    case PSD_BFLOAT16:
-        return 2;
-    default:
-        return 0;
-    }
+    return dtype == PSD_FLOAT32 || dtype == PSD_FLOAT64 ||
+           dtype == PSD_FLOAT16 || dtype == PSD_BFLOAT16;
 }
 
 static psd_status slot_check(struct psd_step *step, const struct psd_slot *slot)
@@ -149,7 +140,7 @@ static psd_status slot_check(struct psd_step *step, const struct psd_slot *slot)
                            "taken",
                            slot->name);
     }
-    if (unit_of(slot->dtype) == 0) {
+    if (!is_float(slot->dtype)) {
         return step_refuse(step,
                            "slot %s: its type must be float32, float64, "
                            "float16 or bfloat16",
@@ -205,7 +196,7 @@ static struct step_slot *slot_create(const struct psd_step *step, uint32_t id,
         .dtype = from->dtype,
         .kind = from->kind,
         .count = from->count,
-        .size = from->count * unit_of(from->dtype),
+        .size = from->count * dtype_size(from->dtype),
         .priority = from->priority != 0 ? from->priority : -(int32_t)id,
     };
     if (slot->name == NULL) {
@@ -316,7 +307,6 @@ psd_status psd_step_begin(struct psd_step *step, double weight, psd_op op)
     step->weight = weight;
     step->op = op;
     step->flag = 0;
-    step->exposed_ns = 0;
     pthread_mutex_unlock(&step->lock);
     return PSD_OK;
 }
@@ -500,11 +490,6 @@ int psd_step_bad(const struct psd_step *step, uint32_t *slot_p,
     return 0;
 }
 
-double psd_step_exposed(const struct psd_step *step)
-{
-    return (double)step->exposed_ns / (double)CLOCK_NS_PER_S;
-}
-
 /* ---- outside a pass ---------------------------------------------------- */
 
 static psd_status now_check(struct psd_step *step, uint32_t id,
@@ -535,7 +520,6 @@ psd_status psd_step_now(struct psd_step *step, uint32_t id, void *data,
 {
     const char *why = NULL;
     struct step_slot *slot;
-    uint64_t begin = clock_ns();
     psd_status status;
 
     pthread_mutex_lock(&step->lock);
@@ -558,9 +542,6 @@ psd_status psd_step_now(struct psd_step *step, uint32_t id, void *data,
     if (status == PSD_OK) {
         status = step_wait(step, slot);
     }
-    pthread_mutex_lock(&step->lock);
-    step->exposed_ns += clock_ns() - begin;
-    pthread_mutex_unlock(&step->lock);
     return step_check(step, status);
 }
 

@@ -88,8 +88,6 @@ struct psd_step {
     int64_t *counts;
     double *weights; /* by rank */
     uint64_t *weight_counts;
-
-    uint64_t exposed_ns;
 };
 
 /* step.c */

@@ -29,7 +29,7 @@ def init():
     if not _job.job().inside:
         return
     if not _patch.applied():
-        if not _boot._claim():
+        if not _boot.claim():
             raise RuntimeError(
                 "poseidon: psd.init() was called in a child of the worker; "
                 "only the process that psd_run has launched can join")

@@ -65,6 +65,12 @@ def samples():
     return None if batch is None else (batch.mine, batch.total)
 
 
+def current():
+    """The cut.Batch at hand, another object for every batch; None: not
+    known."""
+    return _current
+
+
 def shown():
     """Rows that the script got: as samples() says, or those of a dummy."""
     batch = hand.batch() if _current is None and not _whole else _current

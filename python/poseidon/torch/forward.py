@@ -8,8 +8,8 @@ counts instead.
 """
 import torch
 
-_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
-                        lambda: False)  # torch < 2.3 has none
+is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
+                       lambda: False)  # torch < 2.3 has none
 _hook = None
 _function = None
 
@@ -40,5 +40,5 @@ def arrive(*unused):
 
 
 def _before(module, args):
-    if not _is_compiling():
+    if not is_compiling():
         arrive()

@@ -9,7 +9,7 @@ from the common stream and cut like a DataLoader's indices. A permutation
 import functools
 
 from poseidon import _job
-from poseidon.torch import cut, hint, lines, phase, seed
+from poseidon.torch import cut, forward, hint, lines, phase, seed
 
 _torch = None
 _on_cut = None       # called when a batch is cut
@@ -88,11 +88,6 @@ def _watching():
     return bool(_real) and seed.forked() and not seed.is_common()
 
 
-def _is_compiling():
-    compiler = getattr(_torch, "compiler", None)
-    return getattr(compiler, "is_compiling", bool)()
-
-
 def _is_training():
     return _torch.is_grad_enabled() and phase.last() is not False
 
@@ -100,7 +95,7 @@ def _is_training():
 def _randint(real):
     def randint(*args, **kwargs):
         global _count
-        if _is_compiling() or not _watching():
+        if forward.is_compiling() or not _watching():
             return real(*args, **kwargs)
         count = _size(args, kwargs)
         if count is None:
@@ -116,7 +111,7 @@ def _randint(real):
 def _randperm(real):
     def randperm(*args, **kwargs):
         global _permuted
-        if not _is_compiling() and _watching():
+        if not forward.is_compiling() and _watching():
             _permuted = True
         return real(*args, **kwargs)
     return randperm

@@ -171,7 +171,7 @@ class Exchange:
         kind, self.weight = loss.look(roots, *(known or (None, None)))
         self.op = _lib.SUM if kind == "sum" else _lib.MEAN
         self.window.weigh(mine, self.weight)
-        batch, self.batch = self.batch, data._current
+        batch, self.batch = self.batch, data.current()
         if known is None or (batch is not None and batch is self.batch):
             return 0  # not known, or counted with the pass before
         return mine

@@ -14,11 +14,13 @@ Every rank draws the same indices from the common stream, so all of them know
 the rows of all, and the end.
 """
 import collections
+import contextlib
 
 from poseidon import _job
 from poseidon.torch import cut, lines, phase, seed
 
 _torch = None
+_nothing = contextlib.nullcontext()
 _quick = ()       # samplers of torch's own: they draw once, and from torch
 
 
@@ -280,17 +282,6 @@ class Plan:
                        "DataLoader: it is taken for evaluation, every worker "
                        "reads all of it from its next run on")
         return not self.backward
-
-
-class _Nothing:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return False
-
-
-_nothing = _Nothing()
 
 
 def _length(index):
