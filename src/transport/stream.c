@@ -61,6 +61,10 @@ psd_status stream_start(struct stream *stream, int fd_in, int fd_out,
     stream->low = adopted || stream->window == LINK_WINDOW_LOCAL ? 0 : 1;
     stream->socket =
         getsockopt(fd_out, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
+    stream->deep = stream->low != 0 && stream->socket;
+    if (stream->deep) {
+        stream->depth = tune_depth_first(fd_out);
+    }
     /* One more than LINK_FRAMES_MAX: a credit always finds room. */
     status = outbox_init(&stream->outbox, LINK_FRAMES_MAX + 1,
                          adopted ? LINK_ADOPTED_FRAMES_MAX
@@ -194,6 +198,15 @@ static void go_mute(struct stream *stream)
     loop_task_post(stream->link->loop, &stream->task);
 }
 
+/* The kernel is full. */
+static void look_at_line(struct stream *stream)
+{
+    if (stream->deep && stream->unseen >= TUNE_DEPTH_LOOK) {
+        stream->unseen = 0;
+        stream->depth = tune_depth_look(stream->fd_out, stream->depth);
+    }
+}
+
 void stream_flush(struct stream *stream)
 {
     loop_task_done(stream->link->loop, &stream->flusher);
@@ -209,7 +222,9 @@ void stream_flush(struct stream *stream)
             go_mute(stream);
             return;
         }
+        stream->unseen += written > 0 ? (size_t)written : 0;
         if (written < (ssize_t)offered) {
+            look_at_line(stream);
             break;
         }
     }

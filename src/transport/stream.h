@@ -40,6 +40,9 @@ struct stream {
     struct loop_task flusher;
 
     struct outbox outbox;
+    bool deep;            /* between hosts: `depth` is looked after */
+    unsigned depth;       /* see tune.h */
+    size_t unseen;        /* bytes written since the last look at it */
     bool starved;         /* PSD_AGAIN was said */
     uint32_t starved_size;
     uint64_t window;      /* data bytes that may be without credit */

@@ -107,12 +107,74 @@ static void the_end_is_told_whatever_is_missing(void **state)
     close(fds[1]);
 }
 
+static void a_queue_makes_a_link_shallow(void **state)
+{
+    static const struct {
+        unsigned depth;
+        uint32_t rtt_us;
+        uint32_t min_rtt_us;
+        unsigned next;
+    } rows[] = {
+        { 0, 100, 100, 1 },   /* nothing waits */
+        { 0, 900, 100, 1 },   /* little does */
+        { 0, 1200, 100, 0 },  /* enough */
+        { 0, 50000, 100, 0 }, /* a long queue, already shallow */
+        { 1, 5000, 100, 0 },  /* a long queue */
+        { 1, 3000, 100, 1 },  /* neither */
+        { 2, 9000, 100, 1 },
+        { 2, 200, 100, 2 },      /* the last row */
+        { 1, 28000, 20000, 2 }, /* far away, 8 ms are little there */
+        { 2, 35000, 20000, 2 },
+        { 2, 45000, 20000, 1 },
+        { 1, 50, 100, 2 }, /* a clock that went back */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(
+            tune_depth_next(rows[i].depth, rows[i].rtt_us, rows[i].min_rtt_us),
+            rows[i].next);
+    }
+}
+
+static int send_buffer(int fd)
+{
+    int size = 0;
+    socklen_t length = sizeof(size);
+
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &length), 0);
+    return size;
+}
+
+static void a_depth_reaches_the_socket(void **state)
+{
+    int fds[2];
+    int pipes[2];
+    int shallow;
+
+    (void)state;
+    assert_true(connection("127.0.0.1", fds));
+    assert_int_equal(tune_depth_first(fds[0]), 0);
+    shallow = send_buffer(fds[0]);
+    assert_true(shallow < send_buffer(fds[1]));
+    assert_int_equal(tune_depth_look(fds[0], 0), 1); /* nothing waits here */
+    assert_true(send_buffer(fds[0]) > shallow);
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(tune_depth_look(pipes[1], 1), 1); /* not known */
+    close(pipes[0]);
+    close(pipes[1]);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loopback_is_seen_from_both_ends),
         cmocka_unit_test(below_the_mark_nothing_is_told),
         cmocka_unit_test(the_end_is_told_whatever_is_missing),
+        cmocka_unit_test(a_queue_makes_a_link_shallow),
+        cmocka_unit_test(a_depth_reaches_the_socket),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,8 +18,8 @@
 
 /* Paced: blocks of one tensor that are queued or sent and not answered, so
  * many per shard, or this part of what is left. See pump.c. */
-#define WORKER_AHEAD 6
-#define WORKER_AHEAD_PART 4
+#define WORKER_AHEAD 8
+#define WORKER_AHEAD_PART 3
 
 /* One exchange of one tensor. */
 struct flight {
