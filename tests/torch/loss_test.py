@@ -8,6 +8,7 @@ from torch.nn import functional as F
 import common
 import ranks
 from common import check, test
+from poseidon.shared.rows import Batch
 from poseidon.torch import cut, data, loss
 
 ROWS, TOTAL, WIDTH = 6, 24, 3
@@ -173,7 +174,7 @@ def kind_same_on_all_ranks():
             for rank, mine in enumerate(cut.rows(count, 4)):
                 with ranks.worker(rank, 4):
                     rows = mine or min(count, 2)
-                    data._current = cut.Batch(
+                    data._current = Batch(
                         'split', cut.rows(count, 4), rank, rows)
                     if 'batch' in name or 'all' in name:
                         continue

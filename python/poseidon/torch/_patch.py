@@ -6,8 +6,8 @@ import os
 import sys
 
 from poseidon import _job
-from poseidon.torch import (aside, data, download, exchange, save, seed,
-                            writer)
+from poseidon.shared import download
+from poseidon.torch import aside, data, exchange, save, seed, writer
 
 PARTS = (seed, data, exchange, save, download, writer, aside)
 OLDEST = (2, 1)      # of torch

@@ -11,11 +11,12 @@ import os
 import weakref
 
 from poseidon import _job
-from poseidon.torch import cut, hand, hint, lines, phase, plan, seed
+from poseidon.shared import lines
+from poseidon.torch import cut, hand, hint, phase, plan, seed
 
 _on = False
 _patched = []        # (owner, name, what it was)
-_current = None      # the cut.Batch the script works on, None: not known
+_current = None      # the rows.Batch the script works on, None: not known
 _whole = False       # that batch is the same on all workers
 _handed = []         # plans of the batches since the last backward
 _backwards = 0
@@ -66,7 +67,7 @@ def samples():
 
 
 def current():
-    """The cut.Batch at hand, another object for every batch; None: not
+    """The rows.Batch at hand, another object for every batch; None: not
     known."""
     return _current
 

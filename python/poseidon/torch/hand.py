@@ -9,7 +9,8 @@ from the common stream and cut like a DataLoader's indices. A permutation
 import functools
 
 from poseidon import _job
-from poseidon.torch import cut, forward, hint, lines, phase, seed
+from poseidon.shared import lines, rows
+from poseidon.torch import forward, hint, phase, seed
 
 _torch = None
 _on_cut = None       # called when a batch is cut
@@ -43,7 +44,7 @@ def stop():
 
 
 def batch():
-    """The cut.Batch of the last draw that was cut."""
+    """The rows.Batch of the last draw that was cut."""
     return _batch
 
 
@@ -132,12 +133,12 @@ def _split(real, args, kwargs, count):
         result = real(*args, **kwargs)
     if _is_training():
         job = _job.job()
-        sizes = cut.rows(count, job.size, 2 if phase.has_norm() else 1)
-        result = cut.take(result, sizes, job.rank) if (
+        sizes = rows.rows(count, job.size, 2 if phase.has_norm() else 1)
+        result = rows.take(result, sizes, job.rank) if (
             sizes[job.rank]) else result[:2]
         _on_cut()
         first, _new = _batch is None, False
-        _batch = cut.Batch("split-random", sizes, job.rank, len(result))
+        _batch = rows.Batch("split-random", sizes, job.rank, len(result))
         if first:
             hint.cut(_batch)
             lines.empty(_batch)

@@ -17,7 +17,8 @@ import collections
 import contextlib
 
 from poseidon import _job
-from poseidon.torch import cut, lines, phase, seed
+from poseidon.shared import lines, rows
+from poseidon.torch import cut, phase, seed
 
 _torch = None
 _nothing = contextlib.nullcontext()
@@ -183,19 +184,19 @@ class Plan:
         return index
 
     def split(self, index):
-        sizes = cut.rows(len(index), self.size, self.least())
-        mine = cut.take(index, sizes, self.rank)
+        sizes = rows.rows(len(index), self.size, self.least())
+        mine = rows.take(index, sizes, self.rank)
         if len(mine) == 0:
             mine = index[:2]
-        self.queue.append(cut.Batch("split", sizes, self.rank, len(mine)))
+        self.queue.append(rows.Batch("split", sizes, self.rank, len(mine)))
         return mine
 
     def shard(self, index, real):
         while True:
-            sizes = cut.rows(len(index), self.size)
+            sizes = rows.rows(len(index), self.size)
             if sizes[self.rank]:
                 self.queue.append(None)
-                return cut.take(index, sizes, self.rank)
+                return rows.take(index, sizes, self.rank)
             index = real()
 
     def turn(self, index, real):
@@ -214,13 +215,13 @@ class Plan:
         else:
             mine = _some(index)
             shown = _length(mine)
-        self.queue.append(cut.Batch("per-worker", sizes, self.rank, shown))
+        self.queue.append(rows.Batch("per-worker", sizes, self.rank, shown))
         return mine
 
     # Handing over: in the order of drawing.
 
     def fetch(self, real):
-        """The next data for the script, and its cut.Batch or None."""
+        """The next data for the script, and its rows.Batch or None."""
         self.settle()
         if self.facts.iterable and self.facts.alone:
             with seed.common():
@@ -237,7 +238,7 @@ class Plan:
                     return data, None
                 if data.shown == 0:
                     continue              # shard: none of it is ours
-                batch = cut.Batch(self.mode, data.sizes, self.rank,
+                batch = rows.Batch(self.mode, data.sizes, self.rank,
                                   data.shown)
                 return data.data, None if self.mode == "shard" else batch
             return data, self.queue.popleft() if self.queue else None
@@ -254,7 +255,7 @@ class Plan:
             counts = [1] * len(group)
         sizes = counts + [0] * (self.size - len(group))
         mine = self.rank if self.rank < len(group) else 0
-        batch = cut.Batch("per-worker", sizes, self.rank, counts[mine])
+        batch = rows.Batch("per-worker", sizes, self.rank, counts[mine])
         return group[mine], batch
 
     def hand(self, batch):

@@ -15,7 +15,7 @@ import sys
 import threading
 
 from poseidon import _job
-from poseidon.torch import _host, files
+from poseidon.shared import files, host
 
 LIMIT = 300.0  # seconds to wait for a worker 0 that is not even saving
 ABROAD = 20.0  # and on another host, for a file that is not there
@@ -26,7 +26,7 @@ PID, START, PASSED, ENDED = range(4)
 BEGUN, DONE, LOADS = range(3)
 
 _lock = threading.Lock()
-_patches = _host.Patches()
+_patches = host.Patches()
 _mine = None     # this worker's own words; worker 0's are in a file
 _others = {}     # name of a file: its words, to look at
 _paths = {}      # path: its words as this worker counts them
@@ -35,11 +35,11 @@ _paths = {}      # path: its words as this worker counts them
 def install(torch):
     """Called once, right after `import torch`."""
     global _mine
-    if not _host.start():
+    if not host.start():
         return
     first = _job.job().rank == 0
-    _mine = (_host.words("worker-0", True) if first else None) or [0] * 8
-    _mine[PID], _mine[START] = os.getpid(), _host.start_time(os.getpid())
+    _mine = (host.words("worker-0", True) if first else None) or [0] * 8
+    _mine[PID], _mine[START] = os.getpid(), host.start_time(os.getpid())
     _mine[PASSED] = _mine[ENDED] = 0
     if first:
         atexit.register(end)
@@ -53,7 +53,7 @@ def uninstall():
     end()
     files.uninstall()
     _patches.restore()
-    _host.stop()
+    host.stop()
 
 
 def passing():
@@ -101,8 +101,8 @@ def _count(path, word):
     """Add one; how many it are now."""
     with _lock:
         if path not in _paths:
-            name = _host.file_name("save", path)
-            _paths[path] = (_host.words(name, True)
+            name = host.file_name("save", path)
+            _paths[path] = (host.words(name, True)
                             if _job.job().rank == 0 else None) or [0] * 8
         _paths[path][word] += 1
         return _paths[path][word]
@@ -111,7 +111,7 @@ def _count(path, word):
 def _find(at, args, kwargs):
     """The path among the arguments; None: no path, or no plain file."""
     name = kwargs.get("f", args[at] if len(args) > at else None)
-    path = _host.plain_path(name) if _host.is_active() else None
+    path = host.plain_path(name) if host.is_active() else None
     if path is None:
         return None
     try:
@@ -132,13 +132,13 @@ def _saver(original):
 
     def save(*args, **kwargs):
         path = _find(1, args, kwargs)
-        if path is None or _host.is_inside():  # one may call another
+        if path is None or host.is_inside():  # one may call another
             return original(*args, **kwargs)
         _count(path, BEGUN)
         if _job.job().rank != 0:
             return None
         try:
-            with _host.inside():
+            with host.inside():
                 return _write(original, args, kwargs, path)
         finally:
             _count(path, DONE)
@@ -150,7 +150,7 @@ def _write(original, args, kwargs, path):
     folder = os.path.dirname(path)
     if not os.access(folder, os.W_OK | os.X_OK):  # let torch say what is wrong
         return original(*args, **kwargs)
-    with _host.in_one_piece(path, lasting=True) as part:
+    with host.in_one_piece(path, lasting=True) as part:
         args, kwargs = _swap(1, args, kwargs, part)
         return original(*args, **kwargs)
 
@@ -169,27 +169,27 @@ def _loader(original):
 
 def _look(name):
     if _others.get(name) is None:
-        _others[name] = _host.words(name, False)
+        _others[name] = host.words(name, False)
     return _others[name]
 
 
 def _is_past(path, saves, loads):
     """Has worker 0 come as far as we have? Also: is it saving?"""
     first = _look("worker-0")
-    about = _look(_host.file_name("save", path))
+    about = _look(host.file_name("save", path))
     saving = about is not None and about[BEGUN] > about[DONE]
     if about is not None and (about[DONE] >= saves or about[LOADS] >= loads):
         return True, saving
     if first is None:
         return False, saving
-    gone = first[ENDED] or _host.start_time(first[PID]) != first[START]
+    gone = first[ENDED] or host.start_time(first[PID]) != first[START]
     return gone or first[PASSED] > _mine[PASSED], saving
 
 
 def _wait(path, saves, loads):
-    if not _host.is_home():
+    if not host.is_home():
         return _wait_abroad(path)
-    waiting = _host.Waiting("torch.load waits until worker 0 has saved %s"
+    waiting = host.Waiting("torch.load waits until worker 0 has saved %s"
                             % path)
     last = 0.0  # when worker 0 was last seen saving
     while True:
@@ -207,7 +207,7 @@ def _wait(path, saves, loads):
 
 def _wait_abroad(path):
     """Worker 0 saves on another host: only a shared folder shows it."""
-    waiting = _host.Waiting(None)
+    waiting = host.Waiting(None)
     while not os.path.exists(path):
         if waiting.seconds() > ABROAD:
             raise FileNotFoundError(

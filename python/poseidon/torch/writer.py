@@ -5,17 +5,17 @@ import os
 import sys
 
 from poseidon import _boot, _job
-from poseidon.torch import _host
+from poseidon.shared import host
 
 WAIT = 20.0  # seconds until worker 0 has told where its writer writes
 
-_patches = _host.Patches()
+_patches = host.Patches()
 _made = [0]  # writers without a folder's name, so far
 
 
 def install(torch):
     """Called once, right after `import torch`. Nothing is imported."""
-    if not _host.start():
+    if not host.start():
         return
     _boot.after_import("torch.utils.tensorboard", _install_writer)
     _boot.after_import("tensorboardX", _install_writer)
@@ -28,7 +28,7 @@ def uninstall():
 
 
 def _install_writer(module):
-    if not _host.is_active():
+    if not host.is_active():
         return
     base = module.SummaryWriter
     if _job.job().rank == 0:
@@ -58,10 +58,10 @@ def _make_first(original):
 
     def __init__(self, *args, **kwargs):
         original(self, *args, **kwargs)
-        if not _folder_given(args, kwargs) and _host.is_active():
+        if not _folder_given(args, kwargs) and host.is_active():
             _made[0] += 1
             folder = getattr(self, "log_dir", None) or self.logdir
-            with _host.locked(_record(_made[0])) as record:
+            with host.locked(_record(_made[0])) as record:
                 record.store({"folder": folder})
 
     return __init__
@@ -103,9 +103,9 @@ def _get_folder(self):
     """Asked for, it is worker 0's, which may come a little later; on another
     host nobody tells."""
     if self._folder is None:
-        waiting = _host.Waiting(None)
-        while self._folder is None and _host.is_home():
-            with _host.locked(_record(self._number)) as record:
+        waiting = host.Waiting(None)
+        while self._folder is None and host.is_home():
+            with host.locked(_record(self._number)) as record:
                 self._folder = record.load().get("folder")
             if self._folder is None:
                 if waiting.seconds() > WAIT:
@@ -145,7 +145,7 @@ def make_silent(base):
 
 def _install_bar(module):
     """All kinds of bars derive from this one."""
-    if _host.is_active():
+    if host.is_active():
         _patches.wrap(module.tqdm, "__init__", _make_bar)
 
 

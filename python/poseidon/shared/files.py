@@ -13,12 +13,12 @@ import struct
 import sys
 
 from poseidon import _job
-from poseidon.torch import _host
+from poseidon.shared import host
 
 MADE = "made"                  # the record: a folder and who has made it
 _ENTRY = struct.Struct("=16sI")
 
-_patches = _host.Patches()
+_patches = host.Patches()
 _spared = set()   # folders that this worker did not remove when it should
 _is_saved = None
 _moves = None
@@ -46,12 +46,12 @@ def uninstall():
 
 
 def _is_watched():
-    return _host.is_active() and not _host.is_inside()
+    return host.is_active() and not host.is_inside()
 
 
 def _makers(record, path):
     """How often each worker of this host has made the folder."""
-    data, key, found = record.read(), _host.digest(path), {}
+    data, key, found = record.read(), host.digest(path), {}
     for maker, rank in _ENTRY.iter_unpack(
             data[:len(data) // _ENTRY.size * _ENTRY.size]):
         if maker == key:
@@ -70,19 +70,19 @@ def _is_excused(record, path):
 
 def _mkdir(original):
     def mkdir(path, *args, **kwargs):
-        name = _host.plain_path(path) if _is_watched() else None
+        name = host.plain_path(path) if _is_watched() else None
         # tempfile tries names until one is new: there it must stay an error.
         if (name is None or kwargs.get("dir_fd") is not None
                 or sys._getframe(1).f_globals.get("__name__") == "tempfile"):
             return original(path, *args, **kwargs)
-        with _host.locked(MADE) as record:
+        with host.locked(MADE) as record:
             try:
                 original(path, *args, **kwargs)
             except FileExistsError:
                 if not _is_excused(record, name):
                     raise
             _spared.discard(name)
-            record.append(_ENTRY.pack(_host.digest(name), _job.job().rank))
+            record.append(_ENTRY.pack(host.digest(name), _job.job().rank))
         return None
 
     return mkdir
@@ -93,9 +93,9 @@ def _rmtree(original):
         name, rank = None, _job.job().rank
         if (_is_watched() and rank != 0 and not os.path.islink(path)
                 and kwargs.get("dir_fd") is None):
-            name = _host.plain_path(path)
+            name = host.plain_path(path)
         if name is not None:
-            with _host.locked(MADE) as record:
+            with host.locked(MADE) as record:
                 if min(_makers(record, name), default=rank) < rank:
                     _spared.add(name)
                     return None
@@ -110,7 +110,7 @@ def _saved(path, kwargs):
             kwargs.get(name) is not None
             for name in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
         return None
-    path = _host.plain_path(path)
+    path = host.plain_path(path)
     return path if path is not None and _is_saved(path) else None
 
 
@@ -128,13 +128,13 @@ def _mover(original):
 
     def move(src, dst, *args, **kwargs):
         source = _saved(src, kwargs)
-        target = _host.plain_path(dst) if source is not None else None
+        target = host.plain_path(dst) if source is not None else None
         if target is None:
             return original(src, dst, *args, **kwargs)
         within = os.path.isdir(target)
         if within:
             target = os.path.join(target, os.path.basename(source))
-        with _host.inside():
+        with host.inside():
             result = _moves(target,
                             lambda: original(src, dst, *args, **kwargs))
         if _job.job().rank == 0 or original.__module__ != "shutil":

@@ -12,16 +12,16 @@ import os
 import threading
 
 from poseidon import _boot
-from poseidon.torch import _host
+from poseidon.shared import host
 
-_patches = _host.Patches()
+_patches = host.Patches()
 _lock = threading.Lock()
 _calls = {}  # (target, what): how often this worker has called
 
 
 def install(torch):
     """Called once, right after `import torch`."""
-    if not _host.start():
+    if not host.start():
         return
     _patches.wrap(torch.hub, "download_url_to_file", _to_file)
     _patches.wrap(torch.hub, "_get_cache_or_reload", _repository(torch.hub))
@@ -34,13 +34,13 @@ def uninstall():
 
 
 def _install_urllib(module):
-    if _host.is_active():
+    if host.is_active():
         _patches.wrap(module, "urlretrieve", _urlretrieve)
 
 
 def _install_vision(module):
     """The data sets' modules take these by name, after this."""
-    if not _host.is_active():
+    if not host.is_active():
         return
     for name in ("download_url", "download_file_from_google_drive"):
         _patches.wrap(module, name, _fetcher(module))
@@ -60,18 +60,18 @@ def _identity(path):
 def _once(target, what, fetch, again, is_file=True):
     """fetch() -> (result, note), or again(note) when the n-th call of this
     kind was done on this host. The outermost of nested calls decides."""
-    if _host.is_inside():
+    if host.is_inside():
         return fetch()[0]
     with _lock:
         number = _calls[target, what] = _calls.get((target, what), 0) + 1
-    with _host.locked(_host.file_name("fetch", target),
-                      "another worker of this host fetches %s; waiting for "
+    with host.locked(host.file_name("fetch", target),
+                     "another worker of this host fetches %s; waiting for "
                       "it" % target) as record:
         done = record.load()
         entry = done.get(what, {"number": 0})
         if entry["number"] >= number and _is_there(target, entry, is_file):
             return again(entry["note"])
-        with _host.inside():
+        with host.inside():
             result, note = fetch()
         done[what] = {"number": max(number, entry["number"]), "note": note,
                       "identity": _identity(target) if is_file else None}
@@ -89,7 +89,7 @@ def _is_there(target, entry, is_file):
 
 def _consume(target):
     """An archive was unpacked and removed: no worker needs it again."""
-    with _host.locked(_host.file_name("fetch", target)) as record:
+    with host.locked(host.file_name("fetch", target)) as record:
         done = record.load()
         for entry in done.values():
             entry["consumed"] = True
@@ -102,12 +102,12 @@ def _is_special(target):
 
 def _urlretrieve(original):
     def urlretrieve(url, filename=None, reporthook=None, data=None):
-        target = _host.plain_path(filename) if _host.is_active() else None
+        target = host.plain_path(filename) if host.is_active() else None
         if target is None or data is not None or _is_special(target):
             return original(url, filename, reporthook, data)
 
         def fetch():
-            with _host.in_one_piece(target) as part:
+            with host.in_one_piece(target) as part:
                 headers = original(url, part, reporthook)[1]
             return (filename, headers), str(headers)
 
@@ -127,8 +127,8 @@ def _to_file(original):
 
     def download_url_to_file(url, dst, *args, **kwargs):
         target = None
-        if _host.is_active():
-            target = _host.plain_path(os.path.expanduser(dst))
+        if host.is_active():
+            target = host.plain_path(os.path.expanduser(dst))
         if target is None or _is_special(target):
             return original(url, dst, *args, **kwargs)
         return _once(target, "hub %s" % url,
@@ -143,7 +143,7 @@ def _repository(hub):
 
     def make(original):
         def get_cache_or_reload(github, force_reload, *args, **kwargs):
-            if not _host.is_active():
+            if not host.is_active():
                 return original(github, force_reload, *args, **kwargs)
             folder = hub.get_dir()  # its archives are called main.zip there
             os.makedirs(folder, exist_ok=True)
@@ -166,8 +166,8 @@ def _fetcher(module):
             folder = os.path.expanduser(root)
             name = filename or os.path.basename(url)
             target = None
-            if _host.is_active():
-                target = _host.plain_path(os.path.join(folder, name))
+            if host.is_active():
+                target = host.plain_path(os.path.join(folder, name))
             if target is None or _is_special(target):
                 return original(url, root, filename, md5, *args, **kwargs)
 
@@ -176,7 +176,7 @@ def _fetcher(module):
                     return original(url, root, filename, md5, *args,
                                     **kwargs), None
                 os.makedirs(os.path.dirname(target), exist_ok=True)
-                with _host.in_one_piece(target) as part:
+                with host.in_one_piece(target) as part:
                     result = original(url, os.path.dirname(part),
                                       os.path.basename(part), md5, *args,
                                       **kwargs)
@@ -193,7 +193,7 @@ def _extractor(original):
     beside, and from there, piece by piece, to where it belongs."""
 
     def extract_archive(from_path, to_path=None, remove_finished=False):
-        source = _host.plain_path(from_path) if _host.is_active() else None
+        source = host.plain_path(from_path) if host.is_active() else None
         if source is None:
             return original(from_path, to_path, remove_finished)
         folder = (os.path.dirname(os.fspath(from_path)) if to_path is None
@@ -219,7 +219,7 @@ def _extractor(original):
 def _unpack(original, source, folder):
     """The name of the single file that came out, or "" for a folder's."""
     os.makedirs(folder, exist_ok=True)
-    with _host.scratch(folder) as beside:
+    with host.scratch(folder) as beside:
         result = os.fspath(original(source, beside, False) or beside)
         _settle(beside, folder)
     return os.path.relpath(result, beside) if result != beside else ""
@@ -235,7 +235,7 @@ def _settle(beside, folder):
                 and os.path.isdir(target)):
             _settle(source, target)
         else:
-            _host.replace(source, target)
+            host.replace(source, target)
 
 
 def _archive(original):
@@ -248,7 +248,7 @@ def _archive(original):
             return original(url, download_root, extract_root, filename, md5,
                             remove_finished), None
 
-        if not _host.is_active():
+        if not host.is_active():
             return run()[0]
         folder = os.path.expanduser(extract_root or download_root)
         os.makedirs(folder, exist_ok=True)

@@ -1,6 +1,6 @@
 """The lines that a job says about its batches, each once."""
 from poseidon import _job
-from poseidon.torch import cut
+from poseidon.shared import rows
 
 _said = set()
 
@@ -16,7 +16,7 @@ def batch(mine):
     if mine.mode == "per-worker" and _job.job().batch != "per-worker":
         once("this DataLoader gives items one by one (batch_size=None), "
              "which cannot be cut: it runs per-worker")
-    once(cut.line(mine))
+    once(rows.line(mine))
 
 
 def empty(mine):
