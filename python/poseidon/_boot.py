@@ -13,7 +13,8 @@ asked by the adapter.
 import os
 import sys
 
-FRAMEWORKS = {"torch": "poseidon.torch._patch"}
+FRAMEWORKS = {"torch": "poseidon.torch._patch",
+              "tensorflow": "poseidon.tensorflow._patch"}
 
 CLAIM = "PSD_BOOT"
 SAID = "PSD_BOOT_SAID"

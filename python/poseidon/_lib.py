@@ -57,6 +57,7 @@ CALLS = {  # name: result, arguments
     "psd_push_pull": (_INT, _P, Tensor, _P, _REAL, _INT, _P),
     "psd_broadcast": (_INT, _P, Tensor, _P, _U32),
     "psd_barrier": (_INT, _P),
+    "psd_audit": (_INT, _P, Tensor, _P, ctypes.c_size_t),
     "psd_alloc": (_P, _P, ctypes.c_size_t),
     "psd_metrics": (_INT, _P, _U64, _REAL, _U64),
     "psd_step_open": (_INT, _P, ctypes.POINTER(_P)),
@@ -86,13 +87,14 @@ _session = None
 _step = None
 _owner = None    # pid of the process that opened the session
 _lost = False    # this is a fork of it
+_closing = []    # functions to call when the session is closed
 
 
 def library():
     """The library, loaded once, its calls declared."""
     global _library
     if _library is None:
-        loaded = ctypes.CDLL(_path())
+        loaded = ctypes.CDLL(path())
         for name, (result, *arguments) in CALLS.items():
             call = getattr(loaded, name)
             call.restype, call.argtypes = result, arguments
@@ -127,10 +129,6 @@ def step():
     return _step
 
 
-def is_open():
-    return _session is not None
-
-
 def check(status):
     """Raise what a negative status means; other statuses pass."""
     if status < 0:
@@ -152,13 +150,20 @@ def close():
         library().psd_step_close(_step)
     library().psd_close(_session)
     _session = _step = None
+    while _closing:
+        _closing.pop()()
+
+
+def at_close(function):
+    """Call function() once the session is closed."""
+    _closing.append(function)
 
 
 def _sentence(handle):
     return library().psd_error(handle).decode(errors="replace")
 
 
-def _path():
+def path():
     """Where the launcher says, or beside the tree this file lies in."""
     told = os.environ.get("PSD_LIBRARY")
     if told:
@@ -183,3 +188,4 @@ def _at_exit():
 def _forget():
     global _session, _step, _lost
     _session, _step, _lost = None, None, True
+    _closing.clear()

@@ -1,0 +1,50 @@
+"""Turns `import tensorflow` of a worker into the distributed one: the parts
+are installed in a fixed order, and taken out again when the script
+distributes itself."""
+import os
+import sys
+
+from poseidon import _job
+
+PARTS = ()           # modules with install(tf) and uninstall()
+OLDEST = (2, 15)     # of TensorFlow
+EXIT_CODE = 69       # EX_UNAVAILABLE
+
+_applied = False
+
+
+def apply(module):
+    """Called once, right after tensorflow was imported."""
+    global _applied
+    if _applied:
+        return
+    _applied = True
+    overlay = sys.modules.get("poseidon.tf1.overlay")
+    tf = getattr(overlay, "real", None) or module
+    _check_version(tf)
+    for part in PARTS:
+        part.install(tf)
+
+
+def applied():
+    return _applied
+
+
+def stand_aside(reason):
+    """The script distributes itself: one line, and hands off."""
+    _job.say("%s; this script distributes itself, Poseidon stands aside"
+             % reason)
+    for part in reversed(PARTS):
+        part.uninstall()
+
+
+def _check_version(tf):
+    words = tf.__version__.split("-")[0].split(".")
+    found = tuple(int("".join(c for c in word if c.isdigit()) or 0)
+                  for word in words[:2])
+    if found < OLDEST:
+        sys.stderr.write(
+            "poseidon: TensorFlow %s is too old, %d.%d or newer is needed\n"
+            % ((tf.__version__,) + OLDEST))
+        sys.stderr.flush()
+        os._exit(EXIT_CODE)

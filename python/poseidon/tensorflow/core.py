@@ -1,0 +1,161 @@
+"""libposeidon_tf by TensorFlow and ctypes: the ops, the groups of keys that
+optimizers exchange, and values that all workers take from rank 0.
+
+start() opens the session and loads the plug-in. Both are collective or bound
+to the thread that did it, so everything here is called on that thread, in the
+same order on every worker.
+"""
+import ctypes
+import os
+
+from poseidon import _job, _lib
+
+DENSE, SPARSE, VALUE = 0, 1, 2           # enum psd_tf_kind
+PUSHED, WAITS, WAITED = 1, 2, 3          # enum psd_tf_what
+EVENTS = 4096
+
+_P, _TEXT, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+_U32, _U64, _I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
+
+
+class Spec(ctypes.Structure):
+    """struct psd_tf_spec"""
+    _fields_ = [("key", _TEXT), ("dtype", _I32), ("kind", _I32),
+                ("count", _U64), ("rows", _U64), ("priority", _I32),
+                ("reserved", _I32)]
+
+
+class Event(ctypes.Structure):
+    """struct psd_tf_event"""
+    _fields_ = [("ns", _U64), ("name", _TEXT), ("what", _U32), ("step", _U32)]
+
+
+CALLS = {  # name: result, arguments
+    "psd_tf_ready": (_TEXT,),
+    "psd_tf_attach": (_INT, _P, _P),
+    "psd_tf_detach": (None,),
+    "psd_tf_register": (_INT, _TEXT, ctypes.POINTER(Spec), _U32),
+    "psd_tf_step": (_INT, ctypes.c_double, _INT),
+    "psd_tf_stop_at_nan": (None, _INT),
+    "psd_tf_bad": (_INT, _TEXT, ctypes.POINTER(_TEXT), ctypes.POINTER(_U32)),
+    "psd_tf_steps": (_U64, _TEXT),
+    "psd_tf_spoil": (None, _TEXT, _U64),
+    "psd_tf_settle": (_INT,),
+    "psd_tf_error": (_TEXT,),
+    "psd_tf_events": (_U32, ctypes.POINTER(Event), _U32),
+}
+
+tf = None        # the real tensorflow, not an overlay of it
+ops = None       # ops.psd_push and so on
+_plug = None
+_known = set()   # keys that are registered
+_tensors = {}    # (name, bytes): handle of a value
+
+
+def started():
+    return _plug is not None
+
+
+def start(tensorflow):
+    """Join the job and load the ops; collective the first time."""
+    global tf, ops, _plug
+    if _plug is not None:
+        return
+    tf = tensorflow
+    session = _lib.session()
+    path = _path()
+    loaded = tensorflow.load_op_library(path)
+    plug = ctypes.CDLL(path)
+    for name, (result, *arguments) in CALLS.items():
+        call = getattr(plug, name)
+        call.restype, call.argtypes = result, arguments
+    why = plug.psd_tf_ready()
+    if why is not None:
+        raise _lib.Error(-1, "poseidon: " + why.decode())
+    witness = ctypes.cast(_lib.library().psd_open, _P)
+    ops, _plug = loaded, plug
+    check(plug.psd_tf_attach(session, witness))
+    _lib.at_close(plug.psd_tf_detach)
+    plug.psd_tf_stop_at_nan(int(_job.job().nan == "stop"))
+
+
+def check(status):
+    """Raise what a negative status of a psd_tf call means."""
+    if status < 0:
+        raise _lib.Error(status, "poseidon: " + _plug.psd_tf_error().decode(
+            errors="replace"))
+
+
+def plug():
+    """The calls of plugin.h."""
+    return _plug
+
+
+def register(group, entries):
+    """Announce keys of a group: (key, dtype, count, kind, priority) each;
+    those known already are passed over. Collective."""
+    entries = [entry for entry in entries if entry[0] not in _known]
+    if not entries:
+        return
+    specs = (Spec * len(entries))()
+    for spec, (key, dtype, count, kind, priority) in zip(specs, entries):
+        spec.key, spec.count, spec.kind = key.encode(), count, kind
+        spec.dtype = tf.as_dtype(dtype).base_dtype.as_datatype_enum
+        spec.priority = priority
+    check(_plug.psd_tf_register(group.encode(), specs, len(entries)))
+    _known.update(entry[0] for entry in entries)
+
+
+def step(weight, op=_lib.MEAN):
+    """Samples and op of the pushes to come whose weight is negative."""
+    check(_plug.psd_tf_step(float(weight), op))
+
+
+def same(values):
+    """Give numpy arrays the bits of rank 0, in place: [(name, array)], the
+    same on every worker, each array contiguous and writable. Collective."""
+    for name, array in values:
+        if array.nbytes == 0 or _job.job().size == 1:
+            continue
+        words = (ctypes.c_uint64 * -(-array.nbytes // 8))()
+        ctypes.memmove(words, array.ctypes.data, array.nbytes)
+        _lib.check(_lib.library().psd_broadcast(
+            _lib.session(), _value(name, array.nbytes), words, 0))
+        ctypes.memmove(array.ctypes.data, words, array.nbytes)
+
+
+def audit(values):
+    """Hand in parameters after an update, for the digest: [(name, array)]."""
+    for name, array in values:
+        if array.nbytes > 0:
+            _lib.check(_lib.library().psd_audit(
+                _lib.session(), _value(name, array.nbytes),
+                array.ctypes.data, array.nbytes))
+
+
+def events():
+    """[(what, name, ns, step)], oldest first."""
+    found = (Event * EVENTS)()
+    count = _plug.psd_tf_events(found, EVENTS)
+    return [(event.what, event.name.decode(), event.ns, event.step)
+            for event in found[:count]]
+
+
+def _value(name, size):
+    """The handle of a value; collective the first time."""
+    handle = _tensors.get((name, size))
+    if handle is None:
+        spec = _lib.Spec(name=("value/%s" % name).encode(), dtype=_lib.INT64,
+                         count=-(-size // 8))
+        handle = _lib.Tensor()
+        _lib.check(_lib.library().psd_register(
+            _lib.session(), ctypes.byref(spec), 1, ctypes.byref(handle)))
+        _tensors[name, size] = handle
+    return handle
+
+
+def _path():
+    """The plug-in lies beside the library."""
+    library = _lib.path()
+    folder = os.path.dirname(os.path.realpath(library))
+    return os.path.join(folder, "libposeidon_tf.so")
