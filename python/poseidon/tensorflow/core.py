@@ -145,8 +145,8 @@ def _value(name, size):
     """The handle of a value; collective the first time."""
     handle = _tensors.get((name, size))
     if handle is None:
-        spec = _lib.Spec(name=("value/%s" % name).encode(), dtype=_lib.INT64,
-                         count=-(-size // 8))
+        spec = _lib.Spec(name=("value/%s:%d" % (name, size)).encode(),
+                         dtype=_lib.INT64, count=-(-size // 8))
         handle = _lib.Tensor()
         _lib.check(_lib.library().psd_register(
             _lib.session(), ctypes.byref(spec), 1, ctypes.byref(handle)))
