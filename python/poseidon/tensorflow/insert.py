@@ -94,7 +94,7 @@ def _register(site, sent):
     """Collective. A higher priority overtakes: the front layers are needed
     first."""
     group = site.group
-    entries = [one.entry(group.key(index), len(sent) - index)
+    entries = [one.entry(group.key(index), -index)
                for index, one in enumerate(sent)]
     for index, one in enumerate(sent):
         groups.titles[group.key(index)] = one.name
@@ -102,7 +102,12 @@ def _register(site, sent):
         key = group.name + "/loss"
         groups.titles[key] = "the loss"
         entries.append((key, site.loss.dtype, 1, core.DENSE, 0))
-    core.register(group.name, entries)
+    try:
+        core.register(group.name, entries)
+    except _lib.Error as error:
+        raise _lib.Error(error.status, "%s\n(here %s)" % (error, ", ".join(
+            "%s is %s" % (group.key(index), one.name)
+            for index, one in enumerate(sent)))) from None
 
 
 def _build(tf, book, site, sent):
