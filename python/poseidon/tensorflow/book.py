@@ -20,6 +20,7 @@ class Site:
         self.loss = None        # the tensor whose gradient this is
         self.loss_mean = None   # ... of all workers
         self.kind = "mean"      # of the loss, over the rows of a batch
+        self.source = None      # a source.Source: rows are cut in the graph
         self.variables = []
 
 
@@ -31,6 +32,8 @@ class Book:
         self.plans = {}
         self.version = -1       # of the graph, when all was in place
         self.depth = 0          # inside apply_gradients
+        self.sources = {}       # number of an operation: source.Source
+        self.tried = {}         # names of groups, feeds: can they be cut?
 
 
 def of(graph):

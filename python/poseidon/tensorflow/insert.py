@@ -7,7 +7,7 @@ Consumers inside tf.gradients keep the raw one: a tensor may be the gradient
 of a variable and on its way to the layers below at the same time.
 """
 from poseidon import _job, _lib
-from poseidon.tensorflow import core, gradients, groups, losses
+from poseidon.tensorflow import core, gradients, groups, losses, source
 from poseidon.tensorflow.book import Site
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -61,6 +61,7 @@ def put(tf, book, raws, by_hand):
     group = groups.like(len(book.sites), signature)
     site = Site(group)
     site.kind, site.loss = kind, loss
+    site.source = _source(tf, book, site, sent[0].raw.loss)
     _register(site, sent)
     _build(tf, book, site, sent)
     for one in sent:
@@ -90,6 +91,19 @@ def _loss(tf, sent):
     return loss, kind
 
 
+def _source(tf, book, site, loss):
+    """Where the batches come from, if that can be cut in the graph."""
+    if loss is None or site.kind == "mixed" or (
+            _job.job().batch == "per-worker"):
+        return None
+    op = source.find(loss)
+    if op is None:
+        return None
+    if op._id not in book.sources:
+        book.sources[op._id] = source.put(tf, book.graph, op)
+    return book.sources[op._id]
+
+
 def _register(site, sent):
     """Collective. A higher priority overtakes: the front layers are needed
     first."""
@@ -116,7 +130,8 @@ def _build(tf, book, site, sent):
             book.graph.colocate_with(None, ignore_existing=True), \
             v1.name_scope("poseidon/%s/" % name):
         site.enabled = v1.placeholder_with_default(True, [], name="enabled")
-        weight = tf.constant(-1.0, tf.float64, name="weight")
+        weight = tf.constant(-1.0, tf.float64, name="weight") if (
+            site.source is None) else site.source.weight
         turn = _turn(tf, book)
         keys, outs, gates = _pushes(tf, site, sent, weight)
         with tf.control_dependencies(gates):
@@ -182,6 +197,8 @@ def rewire(book):
     """Whoever reads a raw gradient from outside tf.gradients reads the
     answer. Also what the script has added since: operations that no session
     has seen can still be changed."""
+    for one in book.sources.values():
+        source.rewire(one)
     for site in book.sites:
         for raw in site.raws:
             for tensor in raw.tensors():

@@ -7,7 +7,7 @@ import threading
 
 from poseidon import _boot, _job, _lib
 from poseidon.tensorflow import (
-    book, core, feeds, insert, run_after, run_plan, run_start)
+    agree, book, core, feeds, insert, run_after, run_plan, run_start)
 
 _KEPT = 1000     # plans of one graph
 
@@ -110,7 +110,8 @@ def _train(self, mine, plan, fed, go):
             _after.step(self, plan, results, 0)
         return results
     _start(self, mine)
-    fed, rows, cut = feeds.cut(plan, fed)
+    fed, rows, cut = feeds.cut(
+        plan, fed, lambda part: _takes_part(self, mine, plan, part))
     _tell(rows, cut)
     steps = [core.plug().psd_tf_steps(name) for name in plan.names]
     try:
@@ -125,8 +126,26 @@ def _train(self, mine, plan, fed, go):
     return results
 
 
+def _takes_part(self, mine, plan, part):
+    """Shapes in the graph may have the size of a whole batch: the loss of a
+    part is tried once, on all workers. Collective."""
+    if plan.trial is None:
+        return True
+    key, loss = plan.trial
+    if key not in mine.tried:
+        failed = 0
+        try:
+            with _Quietly():
+                self.run(loss, {reference.deref(): value
+                                for reference, value in part.items()})
+        except _tf.errors.OpError:
+            failed = 1
+        mine.tried[key] = agree.largest(failed, 0)[0] == 0
+    return mine.tried[key]
+
+
 def _start(self, mine):
-    checked = self.__dict__.get("_psd_checked")
+    checked = self.__dict__.get(run_start.CHECKED)
     now = (mine.version, len(run_start.state(self)))
     if checked == now:
         return
@@ -134,8 +153,8 @@ def _start(self, mine):
     if missing:
         with _Quietly():
             run_start.run(_tf, self, missing)
-    self.__dict__["_psd_checked"] = (mine.version,
-                                     len(run_start.state(self)))
+    self.__dict__[run_start.CHECKED] = (mine.version,
+                                        len(run_start.state(self)))
 
 
 def _tell(rows, cut):
