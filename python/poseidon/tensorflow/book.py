@@ -33,6 +33,7 @@ class Book:
         self.version = -1       # of the graph, when all was in place
         self.depth = 0          # inside apply_gradients
         self.sources = {}       # number of an operation: source.Source
+        self.imported = set()   # numbers of operations that train, not ours
         self.tried = {}         # names of groups, feeds: can they be cut?
 
 

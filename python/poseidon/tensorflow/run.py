@@ -7,7 +7,7 @@ import threading
 
 from poseidon import _boot, _job, _lib
 from poseidon.tensorflow import (
-    agree, book, core, feeds, insert, run_after, run_plan, run_start)
+    agree, book, core, export, feeds, insert, run_after, run_plan, run_start)
 
 _KEPT = 1000     # plans of one graph
 
@@ -35,7 +35,7 @@ def off():
 def _known(graph):
     """The book of a graph in which something is trained."""
     mine = book.known(graph)
-    if mine is None or not mine.sites or not _on:
+    if mine is None or not (mine.sites or mine.imported) or not _on:
         return None
     return None if getattr(_quiet, "on", False) else mine
 
@@ -71,6 +71,8 @@ def _running(real):
             return real(self, None, targets, plan.fetches or fetches, values,
                         options, metadata)
 
+        if plan.foreign:
+            export.refuse()
         if plan.sites:
             return _train(self, mine, plan, fed, go)
         results = go(fed)
@@ -88,7 +90,8 @@ def _making(real):
             return real(self, targets, feed_list, accept_options)
         handler = _handler(self, targets)
         plan = plan_of(mine, handler.targets(), handler.fetches(), {})
-        if not (plan.sites or plan.extra or plan.sets or plan.restores):
+        if not (plan.sites or plan.extra or plan.sets or plan.restores
+                or plan.foreign):
             return real(self, targets, feed_list, accept_options)
 
         def run(**words):

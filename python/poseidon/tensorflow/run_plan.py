@@ -28,6 +28,7 @@ class Plan:
         self.whole = None       # why the batch is not cut
         self.sets = ()          # variables that are initialised
         self.restores = False
+        self.foreign = False    # it trains what was imported
         self.batch = None       # rows that queues or iterators give
         self.inside = False     # ... which are cut in the graph
         self.said = False       # what becomes of the batch
@@ -43,6 +44,7 @@ def make(book, targets, fetches, feeds):
     plan.sites = tuple(site for site in book.sites
                        if not site.applying.isdisjoint(reached))
     plan.names = tuple(site.name for site in plan.sites)
+    plan.foreign = not book.imported.isdisjoint(reached)
     if _job.job().size == 1:
         _find_loss(plan, fetches)
         return plan
