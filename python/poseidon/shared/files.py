@@ -14,11 +14,12 @@ import sys
 
 from poseidon import _job
 from poseidon.shared import host
+from poseidon.shared.patches import Patches
 
 MADE = "made"                  # the record: a folder and who has made it
 _ENTRY = struct.Struct("=16sI")
 
-_patches = host.Patches()
+_patches = Patches()
 _spared = set()   # folders that this worker did not remove when it should
 _is_saved = None
 _moves = None

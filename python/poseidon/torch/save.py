@@ -16,6 +16,7 @@ import threading
 
 from poseidon import _job
 from poseidon.shared import files, host
+from poseidon.shared.patches import Patches
 
 LIMIT = 300.0  # seconds to wait for a worker 0 that is not even saving
 ABROAD = 20.0  # and on another host, for a file that is not there
@@ -26,7 +27,7 @@ PID, START, PASSED, ENDED = range(4)
 BEGUN, DONE, LOADS = range(3)
 
 _lock = threading.Lock()
-_patches = host.Patches()
+_patches = Patches()
 _mine = None     # this worker's own words; worker 0's are in a file
 _others = {}     # name of a file: its words, to look at
 _paths = {}      # path: its words as this worker counts them
