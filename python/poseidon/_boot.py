@@ -36,7 +36,8 @@ def start():
         _explain()
         return
     for name, adapter in FRAMEWORKS.items():
-        after_import(name, _joiner(adapter))
+        if name == "tensorflow" or os.environ.get("PSD_ROLE") != "ps":
+            after_import(name, _joiner(adapter))
     os.register_at_fork(after_in_child=_forked)
 
 

@@ -65,7 +65,7 @@ static psd_status make_environment(const struct process *process,
          i++) {
         status = set_number(environment_p, numbers[i].name, numbers[i].value);
     }
-    if (status == PSD_OK && !task->is_server) {
+    if (status == PSD_OK && task->command.count > 0) {
         status = injection_add(environment_p);
     }
     if (status != PSD_OK) {
