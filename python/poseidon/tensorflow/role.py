@@ -3,9 +3,7 @@ distributes itself. A ps holds nothing here: the job's own servers do its
 work. It waits, and ends when the launcher says that the workers are done.
 """
 import os
-import signal
 import sys
-import threading
 
 from poseidon import _job
 
@@ -22,14 +20,13 @@ def is_here():
 
 
 def wait():
-    """Until the workers are done: the agent then sends SIGTERM."""
-    done = threading.Event()
-    before = None
-    if threading.current_thread() is threading.main_thread():
-        before = signal.signal(signal.SIGTERM, lambda *_: done.set())
-    while not done.wait(1.0):  # a handler runs only between two waits
-        pass
-    signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+    """Until the workers are done: opening a FIFO blocks until the agent opens
+    its other end (src/launch/ps.h)."""
+    path = os.path.join(os.path.dirname(os.environ["PSD_PS"]),
+                        "ps.%d" % os.getpid())
+    if not os.path.exists(path):
+        os.mkfifo(path, 0o600)
+    os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
 def refuse(text):
