@@ -32,6 +32,8 @@ def start():
     if _finder is not None:
         return
     _offer_tf1()
+    if os.environ.get("PSD_TF_NATIVE", "0") != "0":
+        return
     if token and token != _me():
         _explain()
         return
