@@ -9,14 +9,13 @@ steps of all workers. Nobody waits for another worker.
 At the first step of a session the variables take the values of worker 0: all
 workers come together there, and not again until they end.
 """
-import atexit
 import math
 import sys
 import threading
 
 from poseidon import _job, _lib
 from poseidon.shared import host, lines
-from poseidon.tensorflow import core, local_sessions
+from poseidon.tensorflow import book, core, local_sessions, run_start
 
 GROUP = "hogwild"
 SHARED = 3       # enum psd_tf_kind
@@ -74,19 +73,17 @@ def apply(optimizer, pairs, global_step, name, real):
 
 
 class _alone:
-    """Within: gradients are this worker's own and are not exchanged."""
+    """Within: gradients are this worker's own and are not exchanged, as if
+    an optimizer around this one did that."""
 
     def __init__(self, graph):
-        books = sys.modules.get("poseidon.tensorflow.book")
-        self.book = None if books is None else books.of(graph)
+        self.book = book.of(graph)
 
     def __enter__(self):
-        if self.book is not None:
-            self.book.depth += 1
+        self.book.depth += 1
 
     def __exit__(self, *_):
-        if self.book is not None:
-            self.book.depth -= 1
+        self.book.depth -= 1
 
 
 def share(graph, train, variables):
@@ -109,7 +106,6 @@ def share(graph, train, variables):
 def _start():
     if not core.started():
         core.start(_tf)
-        atexit.register(_leave)
         lines.once("asynchronous (hogwild): every worker trains on its own "
                    "clock with the script's own learning rate; each feeds "
                    "its own batches (per-worker)")
@@ -251,18 +247,12 @@ def _initialised(session):
 
 def _same(session, shares):
     """All that is not shared: slots, moving averages."""
-    variables = [
-        variable for variable in session.graph.get_collection(
-            _tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+    others = [variable for variable in session.graph.get_collection(
+        _tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
         if variable.op.name not in shares.keys
-        and variable.dtype.base_dtype != _tf.string]
-    for variable in variables:
-        value = session.run(variable)
-        array = value.copy() if value.ndim else value.reshape(1).copy()
-        core.same([("%s%d/%s" % (GROUP, shares.number, variable.op.name),
-                    array)])
-        if _job.job().rank:
-            variable.load(array.reshape(value.shape), session)
+        and run_start.is_sendable(variable)]
+    if others:
+        run_start.run(_tf, session, others)
 
 
 def _tell():
@@ -289,11 +279,3 @@ def _unwrapped(session):
     while hasattr(session, "_sess"):
         session = session._sess
     return session
-
-
-def _leave():
-    """A worker that is done serves the others until they are. After an
-    exception the launcher ends the job."""
-    if getattr(sys, "last_value", None) is None and _job.job().size > 1:
-        library = _lib.library()
-        library.psd_join(_lib.session())
