@@ -16,11 +16,13 @@ _patches = host.Patches()
 def install(tf):
     from tensorflow.python.client import session
     from tensorflow.python.framework import ops
-    from tensorflow.python.training import session_manager
+    from tensorflow.python.training import session_manager, supervisor
     _patches.wrap(session.BaseSession, "__init__", _local_target)
     _patches.wrap(ops.Graph, "device", _local_device)
     _patches.wrap(session_manager.SessionManager, "wait_for_session",
                   _no_wait(tf, session))
+    # A supervisor of a worker insists on variables that have a device.
+    _patches.put(supervisor.Supervisor, "_verify_setup", lambda self: None)
 
 
 def uninstall():

@@ -135,8 +135,9 @@ def make_sync_replicas(tf, inside):
             self._runner = _idle_runner(v1, self._name)
             self.local_step_init_op = v1.no_op("local_step_init")
             self.chief_init_op = v1.no_op("chief_init")
-            self.ready_for_local_init_op = v1.report_uninitialized_variables(
-                v1.global_variables())
+            waits = v1.report_uninitialized_variables(v1.global_variables())
+            getattr(waits, "mark_used", int)()  # a script need not use it
+            self.ready_for_local_init_op = waits
             self._tokens = v1.no_op("init_tokens")
             self._ready = True
 
