@@ -5,9 +5,9 @@ import os
 import sys
 
 from poseidon import _job
-from poseidon.tensorflow import graph
+from poseidon.tensorflow import cluster, graph
 
-PARTS = (graph,)      # modules with install(tf) and uninstall()
+PARTS = (graph, cluster)   # modules with install(tf) and uninstall()
 OLDEST = (2, 15)     # of TensorFlow
 EXIT_CODE = 69       # EX_UNAVAILABLE
 
