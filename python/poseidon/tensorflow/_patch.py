@@ -5,8 +5,11 @@ import os
 import sys
 
 from poseidon import _job
+from poseidon.tensorflow import (fetch, fields, gfiles, hooks, models, saver,
+                                 seed, writer)
 
-PARTS = ()           # modules with install(tf) and uninstall()
+# Modules with install(tf) and uninstall().
+PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields)
 OLDEST = (2, 15)     # of TensorFlow
 EXIT_CODE = 69       # EX_UNAVAILABLE
 
