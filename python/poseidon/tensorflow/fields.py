@@ -13,24 +13,23 @@ use_sfb, peer_addresses, master_address, client_id, distributed
                 accepted; the job knows better
 """
 import os
-import sys
 
 from poseidon import _job, _lib
+from poseidon.tf1 import config
 
 LEAST, MOST = 4096, 64 << 20  # of --block-size
 
 _on = False
+_listens = False
 
 
 def install(tf):
     """Only a script of TensorFlow 1 has these fields."""
-    global _on
-    config = sys.modules.get("poseidon.tf1.config")
-    if config is None or not _job.job().inside or _job.job().size == 1:
-        return
-    if not _on:
+    global _on, _listens
+    _on = _job.job().size > 1
+    if _on and not _listens:
         config.on_session(_opened)
-    _on = True
+        _listens = True
 
 
 def uninstall():
@@ -40,8 +39,7 @@ def uninstall():
 
 def batch_size():
     """Rows of a worker's batch, as the script says; 0: it does not."""
-    config = sys.modules.get("poseidon.tf1.config")
-    return config.current().get("batch_size", 0) if _on and config else 0
+    return config.current().get("batch_size", 0) if _on else 0
 
 
 def _opened(fields):

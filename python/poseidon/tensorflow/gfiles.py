@@ -83,13 +83,24 @@ def _recursive_maker(original):
         if name is None or not host.is_home():
             return original(path)
         with host.locked(files.MADE) as record:
-            there = os.path.isdir(name)
+            new = _missing(name)
             original(path)
-            if not there or _job.job().rank == 0:
-                files.note(record, name)
+            if _job.job().rank == 0:
+                new.append(name)
+            for folder in new:
+                files.note(record, folder)
         return None
 
     return recursive_create_dir
+
+
+def _missing(folder):
+    """This folder and those around it that are not there."""
+    found = []
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
 
 
 def _is_excused(path, error):

@@ -239,17 +239,20 @@ def _finder(original):
         folder = os.fsdecode(checkpoint_dir)
         state = _state_of(folder, latest_filename)
         latest = None if is_first() else _latest.get(state)
-        try:
-            turns.read(state, original.__name__)
-        except FileNotFoundError:
-            return (_paths.generate_checkpoint_state_proto(folder, latest)
-                    if is_state else latest)
+        if latest is not None and not _await(latest, original.__name__):
+            return _state(folder, latest) if is_state else latest
+        turns.read(state, original.__name__)
         with host.inside():  # one calls the other
             found = original(checkpoint_dir, latest_filename)
         if latest is not None and _paths.checkpoint_exists_internal(latest):
-            if not is_state:
-                return latest
-            found.model_checkpoint_path = latest
+            return _state(folder, latest, found) if is_state else latest
         return found
 
     return find
+
+
+def _state(folder, latest, found=None):
+    if found is None:
+        found = _paths.generate_checkpoint_state_proto(folder, latest)
+    found.model_checkpoint_path = latest
+    return found
