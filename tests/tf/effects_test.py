@@ -74,7 +74,8 @@ def scalars(job, folder, tag):
     reader.Reload()
     if tag in reader.Tags()['scalars']:
         return [(one.step, one.value) for one in reader.Scalars(tag)]
-    return [(one.step, float(one.tensor_proto.float_val[0]))
+    from tensorboard.util import tensor_util
+    return [(one.step, float(tensor_util.make_ndarray(one.tensor_proto)))
             for one in reader.Tensors(tag)]
 
 
