@@ -57,6 +57,7 @@ CALLS = {  # name: result, arguments
     "psd_push_pull": (_INT, _P, Tensor, _P, _REAL, _INT, _P),
     "psd_broadcast": (_INT, _P, Tensor, _P, _U32),
     "psd_barrier": (_INT, _P),
+    "psd_join": (_INT, _P),
     "psd_audit": (_INT, _P, Tensor, _P, ctypes.c_size_t),
     "psd_alloc": (_P, _P, ctypes.c_size_t),
     "psd_metrics": (_INT, _P, _U64, _REAL, _U64),

@@ -424,3 +424,38 @@ if os.environ["PSD_RANK"] == "1":
     tf.__version__ = "2.99.0"
 core.start(tf)
 '''
+
+# Real training: dropout, checkpoints and summaries; run twice it goes on.
+TRAINING = '''
+import hashlib
+import numpy as np
+import tensorflow as tf
+x = tf.placeholder(tf.float32, [None, 5])
+y = tf.placeholder(tf.float32, [None, 1])
+step = tf.train.get_or_create_global_step()
+hidden = tf.nn.dropout(tf.nn.relu(tf.matmul(x, tf.Variable(
+    tf.truncated_normal([5, 8])))), 0.8)
+loss = tf.reduce_mean(tf.square(tf.matmul(hidden, tf.Variable(
+    tf.truncated_normal([8, 1]))) - y))
+tf.summary.scalar("loss", loss)
+train = tf.train.AdamOptimizer(0.01).minimize(loss, global_step=step)
+first = None
+with tf.train.MonitoredTrainingSession(
+        checkpoint_dir="train", save_summaries_steps=1,
+        save_checkpoint_secs=None, save_checkpoint_steps=4,
+        hooks=[tf.train.StopAtStepHook(num_steps=10),
+               tf.train.NanTensorHook(loss, fail_on_nan_loss=False)]) as s:
+    while not s.should_stop():
+        rows = np.random.rand(8, 5)
+        _, now = s.run([train, step], {x: rows, y: rows[:, :1]})
+        first = now if first is None else first
+saver = tf.train.Saver()
+with tf.Session() as s:
+    saver.restore(s, tf.train.latest_checkpoint("train"))
+    values = s.run(tf.global_variables())
+    rows = np.random.rand(8, 5)
+    s.run(train, {x: rows, y: rows[:, :1]})
+    print("trained", saver.save(s, "train/after.ckpt", global_step=step))
+print("digest", hashlib.md5(b"".join(
+    v.tobytes() for v in values)).hexdigest())
+'''

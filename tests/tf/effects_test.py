@@ -160,6 +160,23 @@ def a_worker_of_another_host_takes_the_values_of_worker_0():
     check(listing(job, 'elsewhere/ck') == [], 'it has written')
 
 
+@test
+def training_writes_once_and_goes_on_where_it_stopped():
+    text = ('import runpy\nimport tensorflow as tf\n'
+            'for turn in range(2):\n'
+            '    tf.reset_default_graph()\n'
+            '    runpy.run_path("one.py")\n')
+    job = run(text, files={'one.py': cases.TRAINING}, env={'PSD_TF': '1'},
+              options=('--digest', 'step'))
+    out = job.log('worker_0.out')
+    contains(out, 'trained train/after.ckpt-11', 'trained train/after.ckpt-22')
+    check(out == job.log('worker_1.out'), 'the workers differ:\n%s%s' % (
+        out, job.log('worker_1.out')))
+    steps = [step for step, _ in scalars(job, 'train', 'loss')]
+    check(steps == [*range(1, 11), *range(12, 22)], 'steps %r' % steps)
+    check(len(event_files(job, 'train')) == 1, str(listing(job, 'train')))
+
+
 def estimator(kind):
     job = run(cases.ESTIMATOR, kind)
     alike(job, 'result 25.0 12', 'value 6.0', 'model/model.ckpt-12')

@@ -5,11 +5,11 @@ import os
 import sys
 
 from poseidon import _job
-from poseidon.tensorflow import (fetch, fields, gfiles, hooks, models, saver,
-                                 seed, writer)
+from poseidon.tensorflow import (fetch, fields, gfiles, graph, hooks, models,
+                                 saver, seed, writer)
 
 # Modules with install(tf) and uninstall().
-PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields)
+PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph)
 OLDEST = (2, 15)     # of TensorFlow
 EXIT_CODE = 69       # EX_UNAVAILABLE
 

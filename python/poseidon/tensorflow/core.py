@@ -5,10 +5,13 @@ start() opens the session and loads the plug-in. Both are collective or bound
 to the thread that did it, so everything here is called on that thread, in the
 same order on every worker.
 """
+import atexit
 import ctypes
 import os
+import sys
 
 from poseidon import _job, _lib
+from poseidon.shared import turns
 from poseidon.tensorflow import versions
 
 DENSE, SPARSE, VALUE = 0, 1, 2           # enum psd_tf_kind
@@ -79,6 +82,18 @@ def start(tensorflow):
     _lib.at_close(plug.psd_tf_detach)
     plug.psd_tf_stop_at_nan(int(_job.job().nan == "stop"))
     versions.compare(tensorflow.__version__, same)
+    atexit.register(_join, os.getpid())
+
+
+def _join(pid):
+    """The script has ended well, perhaps before those of other workers: they
+    go on without this one. Runs before the session is closed."""
+    if pid != os.getpid() or getattr(sys, "last_value", None) is not None:
+        return
+    turns.end()
+    status = _plug.psd_tf_settle()
+    if status >= 0 and _job.job().size > 1:
+        _lib.library().psd_join(_lib.session())
 
 
 def check(status):
@@ -157,8 +172,8 @@ def _value(name, size):
     """The handle of a value; collective the first time."""
     handle = _tensors.get((name, size))
     if handle is None:
-        spec = _lib.Spec(name=("value/%s" % name).encode(), dtype=_lib.INT64,
-                         count=-(-size // 8))
+        spec = _lib.Spec(name=("value/%s:%d" % (name, size)).encode(),
+                         dtype=_lib.INT64, count=-(-size // 8))
         handle = _lib.Tensor()
         _lib.check(_lib.library().psd_register(
             _lib.session(), ctypes.byref(spec), 1, ctypes.byref(handle)))

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Training in sessions on several workers against the same scripts alone:
+
+    PYTHON tests/tf/graph_test.py --build DIR [PATTERN...]
+
+PYTHON has TensorFlow (`tools/setup.sh tf --python`, or tf215). The scripts
+are in graph_cases.py; importing TensorFlow takes seconds, so one job runs
+many of them.
+"""
+import functools
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'e2e'))
+from common import (  # noqa: E402
+    Job, check, contains, keep, run_all, test)
+
+LIMIT = 240.0
+CASES = os.path.join(HERE, 'graph_cases.py')
+ENVIRONMENT = {'OMP_NUM_THREADS': '1', 'TF_CPP_MIN_LOG_LEVEL': '3',
+               'TF_NUM_INTRAOP_THREADS': '1', 'PYTHONDONTWRITEBYTECODE': '1',
+               'TF_ENABLE_ONEDNN_OPTS': '0'}
+
+
+def parse(text):
+    rows = [json.loads(line) for line in text.splitlines()
+            if line.startswith('{')]
+    return {row['case']: row for row in rows}
+
+
+@functools.lru_cache(None)
+def alone(*words):
+    done = subprocess.run([sys.executable, CASES, *words],
+                          env=dict(os.environ, **ENVIRONMENT),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=LIMIT, text=True,
+                          check=False)
+    check(done.returncode == 0, 'alone: exit code %d\n%s' % (
+        done.returncode, done.stderr[-3000:]))
+    return parse(done.stdout)
+
+
+def start(workers, words, options=(), files=None, env=None, code=0):
+    job = keep(Job('-n', str(workers), *options, '--', sys.executable, *words,
+                   files=files, env=dict(ENVIRONMENT, **(env or {}))))
+    job.wait(LIMIT)
+    check(code is None or job.code == code, 'exit code %d, not %s\n%s%s'
+          % (job.code, code, job.out, job.err))
+    return job
+
+
+def spread(workers, words, options=()):
+    """What the cases give, which has to be the same on all workers."""
+    job = start(workers, [CASES, *words], ['--digest', 'step', *options])
+    outs = [parse(job.log('worker_%d.out' % rank))
+            for rank in range(workers)]
+    for rank, out in enumerate(outs):
+        check(list(out) == list(outs[0]), 'cases of worker %d' % rank)
+        for name, row in out.items():
+            check(row == outs[0][name],
+                  '%s: worker %d has other numbers' % (name, rank))
+    check(workers == 1 or ' 0 differences' in job.err, job.err)
+    return outs[0]
+
+
+def compare(got, want, limit):
+    check(set(got) <= set(want), 'cases: %r' % list(got))
+    wrong = []
+    for name, row in got.items():
+        for what in ('seen', 'whole'):
+            mine, other = row[what], want[name][what]
+            check(len(mine) == len(other), name + ': number of steps')
+            worst = max(abs(a - b) / abs(b) for a, b in zip(mine, other))
+            if not worst <= limit:
+                wrong.append('%s, %s: %.2g' % (name, what, worst))
+    check(not wrong, 'relative differences: ' + ', '.join(wrong))
+
+
+@test
+def one_worker_is_the_script_itself():
+    got, want = spread(1, ['mlp_ref', 'tutorial', 'embedding']), alone()
+    for name, row in got.items():
+        check(row == want[name], name + ': other bits than alone')
+
+
+@test
+def two_workers_in_float32():
+    compare(spread(2, []), alone(), 1e-5)
+
+
+@test
+def four_workers_in_float64_through_tcp_and_the_same_bits_again():
+    words = ['--float64', 'mlp_resource', 'tutorial', 'embedding', 'clipped',
+             'two_optimizers']
+    first = spread(4, words, ['--transport', 'tcp'])
+    compare(first, alone('--float64'), 1e-12)
+    again = spread(4, words[:1] + words[2:4], ['--transport', 'tcp'])
+    for name, row in again.items():
+        check(row == first[name], name + ': other bits than before')
+
+
+if __name__ == '__main__':
+    passed, failed = run_all()
+    print('%d passed, %d failed' % (passed, failed), flush=True)
+    sys.exit(1 if failed else 0)
