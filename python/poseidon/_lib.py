@@ -121,6 +121,10 @@ def session():
     return _session
 
 
+def is_open():
+    return _session is not None
+
+
 def step():
     """The exchanges of that session, one backward pass after another."""
     global _step

@@ -159,6 +159,17 @@ def locked(name, text=""):
         os.close(fd)
 
 
+@contextlib.contextmanager
+def one_at_a_time(path):
+    """The workers of this host, one after another; alone it is nothing."""
+    if not is_active():
+        yield
+        return
+    with locked(file_name("turn", path),
+                "waiting for another worker of this host: %s" % path):
+        yield
+
+
 def words(name, write):
     """A file of eight integers that one worker writes and others look at;
     None when it is not there."""

@@ -11,6 +11,8 @@ import os
 import sys
 
 from poseidon import _job, _lib
+from poseidon.shared import turns
+from poseidon.tensorflow import versions
 
 DENSE, SPARSE, VALUE = 0, 1, 2           # enum psd_tf_kind
 PUSHED, WAITS, WAITED = 1, 2, 3          # enum psd_tf_what
@@ -80,6 +82,7 @@ def start(tensorflow):
     check(plug.psd_tf_attach(session, witness))
     _lib.at_close(plug.psd_tf_detach)
     plug.psd_tf_stop_at_nan(int(_job.job().nan == "stop"))
+    versions.compare(tensorflow.__version__, same)
     atexit.register(_join, os.getpid())
 
 
@@ -88,6 +91,7 @@ def _join(pid):
     go on without this one. Runs before the session is closed."""
     if pid != os.getpid() or getattr(sys, "last_value", None) is not None:
         return
+    turns.end()
     status = _plug.psd_tf_settle()
     if status >= 0 and _job.job().size > 1:
         _lib.library().psd_join(_lib.session())
@@ -139,6 +143,16 @@ def same(values):
         _lib.check(_lib.library().psd_broadcast(
             _lib.session(), _value(name, array.nbytes), words, 0))
         ctypes.memmove(array.ctypes.data, words, array.nbytes)
+
+
+def any_true(name, mine):
+    """Is it so on any worker? Collective."""
+    word = ctypes.c_int64(bool(mine))
+    if _job.job().size > 1:
+        _lib.check(_lib.library().psd_push_pull(
+            _lib.session(), _value(name, 8), ctypes.byref(word), 1.0,
+            _lib.MAX, None))
+    return bool(word.value)
 
 
 def audit(values):

@@ -6,8 +6,10 @@ they are. All others go on untouched.
 import threading
 
 from poseidon import _boot, _job, _lib
+from poseidon.shared import turns
 from poseidon.tensorflow import (
-    agree, book, core, export, feeds, insert, run_after, run_plan, run_start)
+    agree, book, core, export, feeds, insert, run_after, run_plan, run_start,
+    seed)
 
 _KEPT = 1000     # plans of one graph
 
@@ -111,6 +113,8 @@ def _train(self, mine, plan, fed, go):
         if _boot.is_worker():
             _after.step(self, plan, results, 0)
         return results
+    turns.passing()
+    seed.fork()
     _start(self, mine)
     fed, rows, cut = feeds.cut(
         plan, fed, lambda part: _takes_part(self, mine, plan, part))
