@@ -5,8 +5,11 @@ import os
 import sys
 
 from poseidon import _job
+from poseidon.tensorflow import (
+    aside, data, keras, keras_calls, keras_start, tape)
 
-PARTS = ()           # modules with install(tf) and uninstall()
+# modules with install(tf) and uninstall()
+PARTS = (keras, tape, keras_start, keras_calls, data, aside)
 OLDEST = (2, 15)     # of TensorFlow
 EXIT_CODE = 69       # EX_UNAVAILABLE
 
