@@ -1,6 +1,7 @@
 """Turns `import tensorflow` of a worker into the distributed one: the parts
 are installed in a fixed order, and taken out again when the script
 distributes itself."""
+import faulthandler
 import os
 import sys
 
@@ -25,6 +26,7 @@ def apply(module):
     overlay = sys.modules.get("poseidon.tf1.overlay")
     tf = getattr(overlay, "real", None) or module
     _check_version(tf)
+    _show_stacks()
     for part in PARTS:
         part.install(tf)
 
@@ -51,3 +53,13 @@ def _check_version(tf):
             % ((tf.__version__,) + OLDEST))
         sys.stderr.flush()
         os._exit(EXIT_CODE)
+
+
+def _show_stacks():
+    """The launcher asks for Python's stacks by a signal."""
+    number = os.environ.get("PSD_STACK_SIGNAL", "")
+    if number.isdigit() and sys.stderr is not None:
+        try:
+            faulthandler.register(int(number), all_threads=True)
+        except (AttributeError, ValueError, RuntimeError, OSError):
+            pass  # stderr is no file: nothing to write to

@@ -104,7 +104,10 @@ def _nan(real):
 def _first_only(real):
     @tape.plain
     def call(self, *args, **kwargs):
-        return real(self, *args, **kwargs) if _job.job().rank == 0 else None
+        if _job.job().rank:
+            return None
+        with keras_start.alone():
+            return real(self, *args, **kwargs)
     return call
 
 
@@ -113,7 +116,10 @@ def _saver(real):
     def save(*args, **kwargs):
         global _saved
         _saved = True
-        return real(*args, **kwargs) if _job.job().rank == 0 else None
+        if _job.job().rank:
+            return None
+        with keras_start.alone():
+            return real(*args, **kwargs)
     return save
 
 

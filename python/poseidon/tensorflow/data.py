@@ -28,6 +28,7 @@ Cut = collections.namedtuple("PoseidonCut", ("data", "rows"))
 _tf = None
 _patches = host.Patches()
 _trains = {}         # (line of a loop, id of the data set): the data set
+_said = set()        # modes
 _at_end = []         # called when a loop that trains has ended
 _Watched = None      # class of the iterators that are watched
 
@@ -48,6 +49,7 @@ def uninstall():
     _patches.restore()
     _trains.clear()
     del _at_end[:]
+    _said.clear()
 
 
 def at_end(function):
@@ -64,6 +66,9 @@ def share(count):
 
 def say(count, mode):
     """The line about the first batch, and what a step's rows are."""
+    if mode in _said:
+        return
+    _said.add(mode)
     job = _job.job()
     sizes = (rows_.rows(count, job.size) if mode == "split"
              else [count] * job.size)
@@ -204,12 +209,12 @@ class Loop:
         self.draw = super(_Watched, iterator).__next__
         self.dataset = dataset
         self.key = (line, id(dataset))
-        self.steps = keras_push.steps()
+        self.steps = keras_push.total()
         self.drawn = 0
         self.cuts = self.key in _trains
 
     def next(self):
-        steps = keras_push.steps()
+        steps = keras_push.total()
         if self.drawn and steps > self.steps and not self.cuts:
             self.cuts = True
             _trains[self.key] = self.dataset

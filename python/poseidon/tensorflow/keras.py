@@ -4,13 +4,15 @@ Gradients are exchanged by the tape (tape.py). An optimizer exchanges what it
 is given and no tape has marked, before it clips or unscales; of a loss scale
 optimizer and the one inside it only the outer one does.
 """
+import gc
 import sys
 import threading
+import weakref
 
 from poseidon import _boot, _job
 from poseidon.shared import host
 from poseidon.tensorflow import (
-    callbacks, data, keras_fit, keras_push, keras_start, tape)
+    callbacks, data, keras_fit, keras_metrics, keras_push, tape)
 
 _tf = None
 _patches = host.Patches()
@@ -41,6 +43,26 @@ def _found(module):
         return
     (_hook_3 if version == 3 else _hook_2)(prefix)
     callbacks.install(_tf, prefix, version)
+    _patches.wrap(module.layers.BatchNormalization, "__init__", _norm)
+    data.at_end(_average)
+
+
+def _norm(real):
+    def __init__(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        _norms.append(weakref.ref(self))
+    return __init__
+
+
+def _average():
+    """A loop of the script's that trains has ended: its models go on with
+    the statistics of all workers."""
+    if _norms:
+        gc.collect()  # what is dead must be so on every worker
+        layers = [each() for each in _norms]
+        layers = [each for each in layers if each is not None and each.built]
+        keras_metrics.average([variable for each in layers for variable in (
+            each.moving_mean, each.moving_variance)])
 
 
 def _load(name):

@@ -12,7 +12,8 @@ from poseidon.tensorflow import core, keras_push, keras_start, tape
 _tf = None
 _patches = host.Patches()
 _depth = threading.local()
-_told = 0            # steps
+_ended = {}          # group: steps when last looked at
+_steps = 0           # of the script, as far as can be told
 _polls = 0
 _rows = 0            # of this worker in a step
 _loss = math.nan
@@ -51,14 +52,20 @@ def before():
 
 def after():
     """Steps have ended since the last time: tell it, hand in parameters."""
-    global _told, _polls
-    count = keras_push.steps()
-    if count == _told or threading.current_thread() is not (
+    global _steps, _polls
+    if getattr(_depth, "value", 0) or threading.current_thread() is not (
             threading.main_thread()):
         return
+    now = dict(keras_push.counts())
+    # Several optimizers in one step of the script: the one ahead counts.
+    more = max((count - _ended.get(group, 0)
+                for group, count in now.items()), default=0)
+    if more == 0:
+        return
+    _ended.update(now)
+    _steps += more
     _lib.check(_lib.library().psd_metrics(
-        _lib.session(), count, _loss, _rows * (count - _told)))
-    _told = count
+        _lib.session(), _steps, _loss, _rows * more))
     if _digest != "off":
         _audit()
     _polls += 1

@@ -130,16 +130,19 @@ def was_reset(model):
 
 def average_statistics(model):
     """Variables that steps change without training them. Collective."""
-    if _job.job().size == 1:
-        return
-    skip = {variable._unique_id for variable in variables_of(model)}
+    metrics = {variable._unique_id for variable in variables_of(model)}
     found = [keras_push.raw(variable)
              for variable in model.non_trainable_variables]
-    found = [variable for variable in found if variable is not None
-             and variable.dtype.is_floating
-             and variable._unique_id not in skip]
-    values = [np.asarray(variable.numpy()) for variable in found]
-    for variable, old, new in zip(found, values,
+    average([variable for variable in found if variable is not None
+             and variable._unique_id not in metrics])
+
+
+def average(variables):
+    """Make them the mean over the workers. Collective."""
+    variables = [keras_push.raw(variable) for variable in variables]
+    variables = [each for each in variables if each.dtype.is_floating]
+    values = [np.asarray(variable.numpy()) for variable in variables]
+    for variable, old, new in zip(variables, values,
                                   combine(values, _lib.MEAN)):
         if (old != new).any():  # equal ones are exact in float64
             variable.assign(new)

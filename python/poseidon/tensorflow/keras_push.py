@@ -60,9 +60,9 @@ def counts():
     return [(name, core.plug().psd_tf_steps(name)) for name in names]
 
 
-def steps():
-    """Steps that have ended, of the group that is ahead."""
-    return max((count for _, count in counts()), default=0)
+def total():
+    """Steps of all groups."""
+    return sum(count for _, count in counts())
 
 
 @contextlib.contextmanager

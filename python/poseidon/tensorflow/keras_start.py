@@ -7,6 +7,7 @@ time. Loading a checkpoint or setting weights makes everything equal again.
 An eager step that builds its model inside the tape has computed with its own
 first values; they are equal already where the seeds are.
 """
+import contextlib
 import gc
 import threading
 import weakref
@@ -26,6 +27,7 @@ _noted = []          # weak references, in the order of their making
 _open = []           # those of them that are not equal yet
 _news = False        # a trainable one is among these
 _stale = False       # values were loaded
+_alone = 0           # inside of alone()
 
 
 def install(tf):
@@ -50,13 +52,24 @@ def uninstall():
 def loaded():
     """Values come from somewhere else: make all equal before training."""
     global _stale
-    _stale = True
+    _stale = _stale or not _alone
+
+
+@contextlib.contextmanager
+def alone():
+    """What this worker makes or loads inside, the others may not have."""
+    global _alone
+    _alone += 1
+    try:
+        yield
+    finally:
+        _alone -= 1
 
 
 def ready():
     """Before a step, eagerly: what is new or loaded is made equal.
     Collective; every worker comes here at the same call of the script."""
-    if (_news or _stale) and (
+    if (_news or _stale) and not _alone and (
             threading.current_thread() is threading.main_thread()):
         _make_equal()
 
@@ -83,7 +96,7 @@ def _init(real):
     def __init__(self, *args, **kwargs):
         global _news
         real(self, *args, **kwargs)
-        if hasattr(self._handle, "_numpy"):  # eager
+        if hasattr(self._handle, "_numpy") and not _alone:  # eager
             _noted.append(weakref.ref(self))
             _open.append(_noted[-1])
             _news = _news or bool(self.trainable)
