@@ -5,7 +5,8 @@ JOBS ?= $(shell nproc)
 ROUNDS ?= 5
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help demo demo-torch test bench fuzz soak lint install clean
+.PHONY: all help demo demo-torch test bench fuzz soak lint install \
+    wheel clean
 
 all: $(BUILD)/build.ninja # build everything into build/ (the default)
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -54,6 +55,9 @@ lint: all # clang-tidy over the sources, a few minutes
 install: all # install to PREFIX, a tree that works wherever it is moved
 	@DESTDIR=$(abspath $(PREFIX)) meson install -C $(BUILD) --no-rebuild --quiet
 	@echo "installed to $(abspath $(PREFIX))"
+
+wheel: all # pack a wheel for pip into BUILD, with all that psd_run needs
+	@python3 tools/wheel.py $(BUILD)
 
 clean: # remove everything that was built
 	@rm -rf $(BUILD) build-test-*
