@@ -35,7 +35,7 @@ test: # all tests, on gcc and clang, with sanitizers (15 minutes)
 	@tools/setup.sh test
 	@python3 tests/run
 
-bench: all # measure beside OpenMPI and Gloo; writes bench/RESULTS.md
+bench: all # measure beside OpenMPI, Gloo, DDP, TensorFlow; writes bench/*.md
 	@tools/setup.sh bench
 	@BUILD=$(BUILD) bench/run.sh --rounds $(ROUNDS)
 
