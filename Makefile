@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 ROUNDS ?= 5
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help demo demo-torch test bench fuzz soak lint install \
+.PHONY: all help demo demo-torch demo-tf test bench fuzz soak lint install \
     wheel clean
 
 all: $(BUILD)/build.ninja # build everything into build/ (the default)
@@ -30,6 +30,9 @@ demo: all # train digits alone and with 4 workers, and compare
 
 demo-torch: all # the same with PyTorch: a script without a changed line
 	@examples/torch/demo.sh $(BUILD)
+
+demo-tf: all # the same with TensorFlow
+	@examples/demo_tf.sh $(BUILD)
 
 test: # all tests, on gcc and clang, with sanitizers (15 minutes)
 	@tools/setup.sh test
