@@ -1,11 +1,12 @@
 """A script that distributes itself is left alone: a strategy of tf.distribute
 other than the default one, the distribution API of Keras 3, Horovod."""
 from poseidon import _boot, _job
-from poseidon.shared import host, lines
+from poseidon.shared import lines
+from poseidon.shared.patches import Patches
 
 DEFAULTS = ("_DefaultDistributionStrategy", "_DefaultDistributionStrategyV1")
 
-_patches = host.Patches()
+_patches = Patches()
 _done = False
 
 

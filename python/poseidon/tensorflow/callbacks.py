@@ -8,13 +8,13 @@ worker 0 has come as far.
 import sys
 
 from poseidon import _job, _lib
-from poseidon.shared import host
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_start, tape
 
 WRITERS = ("TensorBoard", "CSVLogger", "RemoteMonitor")
 
 _tf = None
-_patches = host.Patches()
+_patches = Patches()
 _saved = False       # something was saved, or would have been
 
 

@@ -20,13 +20,14 @@ import sys
 import threading
 
 from poseidon import _job
-from poseidon.shared import host, lines, rows as rows_
+from poseidon.shared import lines, rows as rows_
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_calls, keras_push
 
 Cut = collections.namedtuple("PoseidonCut", ("data", "rows"))
 
 _tf = None
-_patches = host.Patches()
+_patches = Patches()
 _trains = {}         # (line of a loop, id of the data set): the data set
 _said = set()        # modes
 _at_end = []         # called when a loop that trains has ended

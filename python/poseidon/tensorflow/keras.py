@@ -10,12 +10,12 @@ import threading
 import weakref
 
 from poseidon import _boot, _job
-from poseidon.shared import host
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
     callbacks, data, keras_fit, keras_metrics, keras_push, tape)
 
 _tf = None
-_patches = host.Patches()
+_patches = Patches()
 _inside = threading.local()
 _norms = []          # weak references to layers with running statistics
 

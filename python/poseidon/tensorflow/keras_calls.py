@@ -6,11 +6,11 @@ import os
 import threading
 
 from poseidon import _job, _lib
-from poseidon.shared import host
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_push, keras_start, tape
 
 _tf = None
-_patches = host.Patches()
+_patches = Patches()
 _depth = threading.local()
 _ended = {}          # group: steps when last looked at
 _steps = 0           # of the script, as far as can be told

@@ -12,12 +12,13 @@ import inspect
 import numpy as np
 
 from poseidon import _job
-from poseidon.shared import host, lines
+from poseidon.shared import lines
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
     core, data, keras_calls, keras_metrics, keras_push, tape)
 
 _tf = None
-_patches = host.Patches()
+_patches = Patches()
 _frames = []         # of the calls of fit and evaluate that are going on
 _wrapped = set()     # functions that take Cuts
 

@@ -15,14 +15,14 @@ import weakref
 import numpy as np
 
 from poseidon import _job
-from poseidon.shared import host
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_push
 
 CHUNK = 64 << 20     # bytes that travel at once
 TEXT = 1 << 16       # of rank 0's list of variables
 
 _tf = None
-_patches = host.Patches()
+_patches = Patches()
 _noted = []          # weak references, in the order of their making
 _open = []           # those of them that are not equal yet
 _news = False        # a trainable one is among these

@@ -18,12 +18,12 @@ gradients) counts in every graph.
 import threading
 import weakref
 
-from poseidon.shared import host
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import keras_push
 
 _tf = None
 _record = None
-_patches = host.Patches()
+_patches = Patches()
 _eager = set()                             # marks outside of functions
 _graphs = weakref.WeakKeyDictionary()      # marks inside of them
 _inside = threading.local()                # jacobian
