@@ -24,6 +24,8 @@ class Site:
         self.source = None      # a source.Source: rows are cut in the graph
         self.variables = []
         self.steps = 0
+        self.updates = []       # of statistics: operations that change them
+        self.targets = []       # ... and those that set them to the mean
 
 
 class Book:

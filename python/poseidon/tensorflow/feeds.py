@@ -30,7 +30,7 @@ def cut(plan, feeds, tried):
     job = _job.job()
     count, why = _count(plan, feeds)
     if plan.inside and not plan.rows:
-        return feeds, 0, True
+        return feeds, 1, True    # the graph knows the rows
     if why is None and job.batch != "per-worker":
         if not _are_same(plan, feeds):
             why = "the workers feed different batches"

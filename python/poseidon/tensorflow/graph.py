@@ -11,7 +11,7 @@ In a job of one nothing is inserted; steps are counted.
 from poseidon import _boot, _job
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    book, by_hand, core, export, gradients, insert, run)
+    book, by_hand, core, export, gradients, insert, run, statistics)
 
 _patches = Patches()
 _tf = None
@@ -121,6 +121,8 @@ def _apply(real, optimizer, pairs, args, words):
         before = gradients.last_number(graph)
         result = real(optimizer, pairs, *args, **words)
         _note(graph, pairs, sites, before)
+        if _job.job().size > 1:
+            statistics.put(_tf, mine)
         return result
     finally:
         mine.depth = 0

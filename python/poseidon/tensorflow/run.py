@@ -67,8 +67,8 @@ def _running(real):
         def go(values):
             if plan.extra:
                 values = {**values, **plan.extra}
-            return real(self, None, targets, plan.fetches or fetches, values,
-                        options, metadata)
+            return real(self, None, targets + plan.targets,
+                        plan.fetches or fetches, values, options, metadata)
 
         if plan.foreign:
             export.refuse()

@@ -21,6 +21,7 @@ class Plan:
         self.sites = ()         # groups that are exchanged and applied
         self.names = ()         # ... their names
         self.extra = {}         # feeds to add
+        self.targets = []       # operations to run as well
         self.fetches = None     # what to fetch instead; None: what is asked
         self.loss = -1          # where the loss is among the fetches
         self.rows = ()          # fed tensors that may have a row per example
@@ -50,7 +51,9 @@ def make(book, targets, fetches, feeds):
         return plan
     if plan.sites:
         _give_answers(plan, fetches)
-        reached = reach(targets, plan.fetches or fetches, stops)
+        _add_statistics(plan, book, reached)
+        reached = reach(list(targets) + plan.targets,
+                        plan.fetches or fetches, stops)
         _choose_rows(plan, feeds, fetches, reached)
     else:
         _find_changes(plan, book, reached)
@@ -99,6 +102,17 @@ def _switch(plan, book, reached):
 def _pushes(waited):
     return [tensor.op for tensor in waited.inputs
             if tensor.op.type.startswith("PsdPush")]
+
+
+def _add_statistics(plan, book, reached):
+    """A run that trains and changes all statistics of a group exchanges
+    them."""
+    for site in book.sites:
+        if site.updates and all(number in reached
+                                for number in site.updates):
+            plan.targets.extend(site.targets)
+            plan.sites += (site,)
+            plan.names += (site.name,)
 
 
 # ---- fetches
