@@ -16,7 +16,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'e2e'))
 from common import (  # noqa: E402
-    Job, check, contains, keep, run_all, test)
+    Job, Skip, check, contains, keep, run_all, test)
 
 LIMIT = 240.0
 CASES = os.path.join(HERE, 'graph_cases.py')
@@ -166,6 +166,28 @@ def a_graph_that_was_imported_is_not_trained():
     job = claim('foreign', code=65)
     contains(job.err, 'this graph was imported with its training operations')
     contains(job.log('worker_0.out'), 'good loss 1')
+
+
+@test
+def a_run_that_fails_is_made_again_or_ends_the_job():
+    job = claim('failing', code=65)
+    good(job, 'failed 1', 'before')
+    contains(job.log('worker_1.out'), 'good failed 2', 'good late')
+    contains(job.err, 'the run of worker 1 failed after step 4 had been '
+             'exchanged')
+
+
+@test
+def keras_in_sessions():
+    from importlib.util import find_spec
+    if find_spec('tensorflow_estimator') is None:
+        raise Skip('this TensorFlow has no Keras for sessions')
+    job = claim('keras', ['--digest', 'step'])
+    good(job, 'keras')
+    check(job.log('worker_0.out') == job.log('worker_1.out'),
+          'workers differ:\n' + job.log('worker_0.out')
+          + job.log('worker_1.out'))
+    contains(job.err, ' 0 differences')
 
 
 @test

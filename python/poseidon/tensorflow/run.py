@@ -24,6 +24,7 @@ def install(tf, patch):
     feeds.forget()
     patch(session.BaseSession, "_do_run", _running)
     patch(session.BaseSession, "make_callable", _making)
+    patch(session.BaseSession, "_make_callable_from_options", _compiling)
 
 
 def off():
@@ -99,6 +100,46 @@ def _making(real):
     return make_callable
 
 
+def _compiling(real):
+    def _make_callable_from_options(self, wanted):
+        """By this way Keras runs its graphs. What has to be fed in addition
+        is fed; batches stay whole."""
+        mine = _known(self._graph)
+        if mine is None:
+            return real(self, wanted)
+        plan = _plan_of_options(mine, wanted)
+        call = real(self, _completed(plan, wanted))
+        more = tuple(plan.extra.values())
+
+        def run(*values, **words):
+            if not plan.sites:
+                return call(*values, *more, **words)
+            return _train(self, mine, plan, None,
+                          lambda _: call(*values, *more, **words))
+        return run if more or plan.sites else call
+    return _make_callable_from_options
+
+
+def _plan_of_options(mine, wanted):
+    operation = mine.graph.get_operation_by_name
+    tensor = mine.graph.get_tensor_by_name
+    return plan_of(mine, [operation(name) for name in wanted.target],
+                   [tensor(name) for name in wanted.fetch],
+                   {tensor(name).ref(): None for name in wanted.feed})
+
+
+def _completed(plan, wanted):
+    """CallableOptions with what the plan adds."""
+    options = type(wanted)()
+    options.CopyFrom(wanted)
+    options.feed.extend(reference.deref().name for reference in plan.extra)
+    options.target.extend(op.name for op in plan.targets)
+    if plan.fetches is not None:
+        del options.fetch[:]
+        options.fetch.extend(value.name for value in plan.fetches)
+    return options
+
+
 def _handler(self, targets):
     from tensorflow.python.client import session
     return session._FetchHandler(self._graph, targets, {})
@@ -112,8 +153,10 @@ def _train(self, mine, plan, fed, go):
             _after.step(self, plan, results, 0)
         return results
     _start(self, mine)
-    fed, rows, cut = feeds.cut(
-        plan, fed, lambda part: _takes_part(self, mine, plan, part))
+    rows, cut = 1, False
+    if fed is not None:
+        fed, rows, cut = feeds.cut(
+            plan, fed, lambda part: _takes_part(self, mine, plan, part))
     # A sum is summed where the workers have parts of one batch.
     core.step(rows, _lib.SUM if cut else _lib.MEAN)
     steps = [core.plug().psd_tf_steps(name) for name in plan.names]
