@@ -1,9 +1,10 @@
 """Worker scripts of graph_test.py, one of them per word:
 
-    python graph_claims.py WORD
+    python graph_claims.py WORD...
 
 Each says `good ...` for what it has found.
 """
+import contextlib
 import os
 import sys
 import time
@@ -83,7 +84,7 @@ def order():
 
 def quiet():
     """What is not applied is not exchanged, whoever runs it."""
-    from poseidon.tensorflow import core
+    from poseidon.tensorflow import book, core
     x, y, _, loss = net()
     unused = tf.gradients(loss, v1.trainable_variables())
     optimizer = v1.train.GradientDescentOptimizer(0.1)
@@ -92,6 +93,7 @@ def quiet():
     step = optimizer.apply_gradients(grads)
     assert len(v1.get_default_graph().get_operations()) > names
     later = tf.norm(grads[0][0])     # made when all is in place
+    name = book.of(v1.get_default_graph()).sites[0].name
     run = session()
     a, b = batch()
     run.run(step, {x: a, y: b})      # the same start
@@ -101,7 +103,7 @@ def quiet():
             run.run([unused, later] + [grad for grad, _ in grads],
                     {x: a, y: b})
         before = run.run(grads[0][0], {x: a, y: b})
-        assert core.plug().psd_tf_steps(b'opt0') == number
+        assert core.plug().psd_tf_steps(name) == number
         _, grad, norm = run.run([step, grads[0][0], later], {x: a, y: b})
         # The gradient of all rows, not of this worker's.
         assert np.allclose(grad, before, rtol=1e-5), (grad, before)
@@ -279,4 +281,7 @@ def functions():
 if __name__ == '__main__':
     if sys.argv[1] != 'functions':
         v1.disable_v2_behavior()
-    globals()[sys.argv[1]]()
+    for word in sys.argv[1:]:
+        with tf.Graph().as_default() if word != 'functions' else (
+                contextlib.nullcontext()):
+            globals()[word]()

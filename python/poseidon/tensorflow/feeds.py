@@ -3,7 +3,7 @@
 The script feeds the same batch on every worker, as seeds are the same. Feeds
 whose first dimension is open and that have the same number of rows are cut;
 what cannot be cut is fed as it is, and the job says why. That the batches
-are the same is looked at once, in the first run that cuts; if they are not,
+are the same is looked at in the first run of an optimizer; if they are not,
 each worker keeps its own.
 """
 import hashlib
@@ -14,17 +14,10 @@ from poseidon import _job
 from poseidon.shared import lines, rows
 from poseidon.tensorflow import agree
 
-_same = None     # are the batches of all workers the same? None: not known
 _parts = {}      # rows of a batch: rows.Batch
 
 
-def forget():
-    global _same
-    _same = None
-    _parts.clear()
-
-
-def cut(plan, feeds, tried):
+def cut(plan, feeds, book, tried):
     """(feeds for this worker, rows behind its gradient, was it cut?).
     tried(feeds) says whether the graph takes a part of a batch."""
     job = _job.job()
@@ -32,7 +25,7 @@ def cut(plan, feeds, tried):
     if plan.inside and not plan.rows:
         return feeds, 1, True    # the graph knows the rows
     if why is None and job.batch != "per-worker":
-        if not _are_same(plan, feeds):
+        if not _are_same(plan, feeds, book):
             why = "the workers feed different batches"
         elif job.size > 1:
             taken, mine = _take(plan, feeds, count)
@@ -117,17 +110,21 @@ def _say_whole(plan, count, why):
     return max(count, 1)
 
 
-def _are_same(plan, feeds):
-    global _same
-    if _same is None:
-        digest = hashlib.blake2b(digest_size=7)
-        for reference in plan.rows:
-            value = feeds[reference]
-            digest.update(repr((value.shape, value.dtype.str)).encode())
-            if value.dtype.hasobject:
-                digest.update(repr(value.tolist()).encode())
-            else:
-                digest.update(numpy.ascontiguousarray(value).data.cast("B")
-                              if value.size else b"")
-        _same = agree.on(int.from_bytes(digest.digest(), "little"))
-    return _same
+def _are_same(plan, feeds, book):
+    """Looked at in the first run of these groups."""
+    same = book.same.get(plan.names)
+    if same is None:
+        same = book.same[plan.names] = agree.on(_digest(plan, feeds))
+    return same
+
+
+def _digest(plan, feeds):
+    digest = hashlib.blake2b(digest_size=7)
+    for reference in plan.rows:
+        value = feeds[reference]
+        digest.update(repr((value.shape, value.dtype.str)).encode())
+        if value.dtype.hasobject:
+            digest.update(repr(value.tolist()).encode())
+        elif value.size:
+            digest.update(numpy.ascontiguousarray(value).data.cast("B"))
+    return int.from_bytes(digest.digest(), "little")

@@ -21,7 +21,6 @@ def install(tf, patch):
     global _tf, _on, _after
     from tensorflow.python.client import session
     _tf, _on, _after = tf, True, run_after.After()
-    feeds.forget()
     patch(session.BaseSession, "_do_run", _running)
     patch(session.BaseSession, "make_callable", _making)
     patch(session.BaseSession, "_make_callable_from_options", _compiling)
@@ -156,7 +155,8 @@ def _train(self, mine, plan, fed, go):
     rows, cut = 1, False
     if fed is not None:
         fed, rows, cut = feeds.cut(
-            plan, fed, lambda part: _takes_part(self, mine, plan, part))
+            plan, fed, mine,
+            lambda part: _takes_part(self, mine, plan, part))
     # A sum is summed where the workers have parts of one batch.
     core.step(rows, _lib.SUM if cut else _lib.MEAN)
     steps = [core.plug().psd_tf_steps(name) for name in plan.names]
