@@ -38,8 +38,7 @@ class Book:
         self.depth = 0          # inside apply_gradients
         self.sources = {}       # number of an operation: source.Source
         self.imported = set()   # numbers of operations that train, not ours
-        self.same = {}          # names of groups: are batches the same?
-        self.tried = {}         # names of groups, feeds: can they be cut?
+        self.same = {}          # names of groups: why they are not cut
 
 
 def of(graph):

@@ -3,17 +3,19 @@ a plan (run_plan.py), kept by the identity of what it fetches and feeds; a run
 that trains starts from the same values, takes its rows, and says how many
 they are. All others go on untouched.
 """
+import os
 import threading
 
 from poseidon import _boot, _job, _lib
 from poseidon.tensorflow import (
-    agree, book, core, export, feeds, insert, run_after, run_plan, run_start)
+    book, core, export, feeds, insert, run_after, run_plan, run_start)
 
 _KEPT = 1000     # plans of one graph
 
 _tf = None
 _on = False
 _after = None
+_traced = os.environ.get("PSD_TRACE", "0") != "0"
 _quiet = threading.local()   # .on: this thread runs for us
 
 
@@ -156,38 +158,43 @@ def _train(self, mine, plan, fed, go):
     if fed is not None:
         fed, rows, cut = feeds.cut(
             plan, fed, mine,
-            lambda part: _takes_part(self, mine, plan, part))
+            lambda part: _takes_part(self, plan, part))
     # A sum is summed where the workers have parts of one batch.
     core.step(rows, _lib.SUM if cut else _lib.MEAN)
     steps = [core.plug().psd_tf_steps(name) for name in plan.names]
+    _mark(1)
     try:
         results = go(fed)
     except BaseException:
+        _mark(0)
         _after.failed(plan)
         for name, count in zip(plan.names, steps):
             core.plug().psd_tf_spoil(name, count)
         raise
+    _mark(0)
     with _Quietly():
         _after.step(self, plan, results, rows)
     return results
 
 
-def _takes_part(self, mine, plan, part):
+def _mark(begin):
+    """For a trace: a training run of the session."""
+    if _traced:
+        _lib.library().psd_mark(_lib.session(), b"run", begin)
+
+
+def _takes_part(self, plan, part):
     """Shapes in the graph may have the size of a whole batch: the loss of a
-    part is tried once, on all workers. Collective."""
+    part is tried."""
     if plan.trial is None:
         return True
-    key, loss = plan.trial
-    if key not in mine.tried:
-        failed = 0
-        try:
-            with _Quietly():
-                self.run(loss, {reference.deref(): value
-                                for reference, value in part.items()})
-        except _tf.errors.OpError:
-            failed = 1
-        mine.tried[key] = agree.largest(failed, 0)[0] == 0
-    return mine.tried[key]
+    try:
+        with _Quietly():
+            self.run(plan.trial, {reference.deref(): value
+                                  for reference, value in part.items()})
+    except _tf.errors.OpError:
+        return False
+    return True
 
 
 def _start(self, mine):
