@@ -3,60 +3,55 @@
   tf.gradients               which tensors are gradients of variables
   Optimizer.apply_gradients  of compat.v1, also of classes that a script
                              defines: the exchange is put into the graph
+  apply_gradients of Keras   the same, where Keras works in a session's graph
+                             (estimators); elsewhere it is not ours
   BaseSession._do_run,       same start, rows of this worker, and what a
   make_callable, ...         step has brought (run.py)
 
 In a job of one nothing is inserted; steps are counted.
 """
-import functools
-
 from poseidon import _boot, _job
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    book, by_hand, core, export, gradients, insert, run)
+    book, by_hand, core, export, gradients, insert, run, statistics)
 
-_patched = []     # (owner, name, what it was, was it the owner's own?)
+KERAS = ("keras.src.optimizers.legacy.optimizer_v2",
+         "tf_keras.src.optimizers.legacy.optimizer_v2",
+         "tensorflow.python.keras.optimizer_v2.optimizer_v2")
+
+_patches = Patches()
 _tf = None
 _on = False
 
 
 def install(tf):
     global _tf, _on
-    if _patched or not _job.job().inside:
+    if _patches or not _job.job().inside:
         return
     _tf, _on = tf, True
     _boot.on_fork(_off)
     from tensorflow.python.ops import gradients_util
     from tensorflow.python.training import optimizer
-    patch(gradients_util, "_GradientsHelper", _recording)
+    _patches.wrap(gradients_util, "_GradientsHelper", _recording)
     for owner in _family(optimizer.Optimizer):
         if "apply_gradients" in owner.__dict__:
-            patch(owner, "apply_gradients", _applying)
+            _patches.wrap(owner, "apply_gradients", _applying)
     _watch_subclasses(optimizer.Optimizer)
-    run.install(tf, patch)
-    export.install(patch)
+    for name in KERAS:
+        _boot.after_import(name, _meet_keras)
+    run.install(tf, _patches.wrap)
+    export.install(_patches.wrap)
 
 
 def uninstall():
     _off()
-    while _patched:
-        owner, name, real, own = _patched.pop()
-        if own:
-            setattr(owner, name, real)
-        else:
-            delattr(owner, name)
+    _patches.restore()
 
 
 def _off():
     global _on
     _on = False
     run.off()
-
-
-def patch(owner, name, maker):
-    own = name in owner.__dict__
-    real = owner.__dict__[name] if own else getattr(owner, name)
-    _patched.append((owner, name, real, own))
-    setattr(owner, name, functools.wraps(real)(maker(real)))
 
 
 def _family(owner):
@@ -72,10 +67,19 @@ def _watch_subclasses(owner):
     def __init_subclass__(cls, **words):
         super(owner, cls).__init_subclass__(**words)
         if _on and "apply_gradients" in cls.__dict__:
-            patch(cls, "apply_gradients", _applying)
+            _patches.wrap(cls, "apply_gradients", _applying)
 
-    _patched.append((owner, "__init_subclass__", None, False))
-    owner.__init_subclass__ = classmethod(__init_subclass__)
+    _patches.put(owner, "__init_subclass__", classmethod(__init_subclass__))
+
+
+def _meet_keras(module):
+    if _on:
+        _patches.wrap(module.OptimizerV2, "apply_gradients",
+                      lambda real: _applying(real, _as_it_is))
+
+
+def _as_it_is(tf, real, optimizer, pairs, args, words):
+    return real(optimizer, pairs, *args, **words)
 
 
 def _is_plain(graph):
@@ -110,14 +114,14 @@ def _as_list(values):
 
 # ---- optimizers
 
-def _applying(real):
+def _applying(real, elsewhere=by_hand.apply):
     def apply_gradients(self, grads_and_vars, *args, **words):
         if not _on or not _boot.is_worker():
             return real(self, grads_and_vars, *args, **words)
         pairs = list(grads_and_vars)
         if _tf.executing_eagerly() or not _is_plain(
                 _tf.compat.v1.get_default_graph()):
-            return by_hand.apply(_tf, real, self, pairs, args, words)
+            return elsewhere(_tf, real, self, pairs, args, words)
         return _apply(real, self, pairs, args, words)
     return apply_gradients
 
@@ -135,6 +139,8 @@ def _apply(real, optimizer, pairs, args, words):
         before = gradients.last_number(graph)
         result = real(optimizer, pairs, *args, **words)
         _note(graph, pairs, sites, before)
+        if _job.job().size > 1:
+            statistics.put(_tf, mine)
         return result
     finally:
         mine.depth = 0
