@@ -12,6 +12,7 @@ server; before that, and without one, it is a script of one machine.
 """
 import contextlib
 import os
+import sys
 import threading
 
 from poseidon import _job
@@ -101,6 +102,9 @@ def _begin():
         return
     _is_distributed = True
     _job.job().batch = os.environ["PSD_BATCH"] = "per-worker"
+    seeds = sys.modules.get("poseidon.tensorflow.seed")
+    if seeds is not None:   # every worker draws batches of its own
+        seeds.fork()
     lines.once("the script distributes itself: its servers, ps and workers "
                "are those of this job")
     hogwild.install(_tf)
