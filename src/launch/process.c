@@ -38,6 +38,7 @@ static psd_status make_environment(const struct process *process,
         { "PSD_SIZE", start->workers },
         { "PSD_LOCAL_RANK", process->local },
         { "PSD_LOCAL_SIZE", launch_start_local(start) },
+        { "PSD_SERVERS", start->servers },
         { "PSD_INCARNATION", 0 },
         { LOOK_VARIABLE, (uint32_t)look_signal() },
     };

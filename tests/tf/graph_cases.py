@@ -10,6 +10,8 @@ import hashlib
 import json
 import os
 import sys
+import tempfile
+import threading
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import numpy as np  # noqa: E402
@@ -163,7 +165,8 @@ def tutorial():
         session.run(v1.global_variables_initializer())
         for number in range(STEPS):
             values = feed(*next(data))
-            seen.append(float(session.run([step, loss], values)[1]))
+            _, one, two = session.run([step, loss, mean], values)
+            seen.extend([float(one), float(two)])
             if number % 10 == 9:
                 whole.append(float(session.run(loss, values)))
                 if rank == 0:   # alone: nobody waits for it
@@ -326,6 +329,149 @@ def own_optimizer():
                 last = session.run(variables, values)
     return seen, whole, hashlib.sha256(
         b''.join(value.tobytes() for value in last)).hexdigest()
+
+
+@case
+def iterator():
+    """tf.data in the graph, epochs with a short last batch."""
+    x, y = next(batches(70, 20, seed=9))
+    data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(70, seed=5)
+    rows = v1.data.make_initializable_iterator(data.batch(16))
+    a, b = rows.get_next()
+    logits = dense(a, 10, 'out')
+    loss = tf.reduce_mean(entropy(logits, b))
+    step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    right = tf.reduce_mean(tf.cast(tf.equal(   # made after the optimizer
+        tf.argmax(logits, 1), b), tf.float32))
+    seen, whole = [], []
+    with v1.Session(config=config()) as session:
+        session.run(v1.global_variables_initializer())
+        for _ in range(STEPS // 10):
+            session.run(rows.initializer)
+            whole.append(float(session.run(loss)))
+            while True:
+                try:
+                    seen.append(float(session.run([step, right, loss])[2]))
+                except tf.errors.OutOfRangeError:
+                    break
+        return seen, whole, digest(session)
+
+
+@case
+def fixed_inside():
+    """The feeds are open, a shape inside is not: the batch stays whole."""
+    x, y, feed = inputs(20)
+    flat = tf.reshape(tf.reshape(x, [16, 4, 5]), [16, 20])
+    loss = tf.reduce_mean(entropy(dense(flat, 10, 'out'), y))
+    step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    return train(step, loss, feed, batches(16, 20))
+
+
+@case
+def accumulated():
+    """Gradients are added up in variables, every second time applied."""
+    x, y, feed = inputs(20)
+    loss = tf.reduce_mean(entropy(dense(x, 10, 'out'), y))
+    optimizer = v1.train.AdamOptimizer(0.01)
+    grads = optimizer.compute_gradients(loss)
+    sums = [v1.get_variable('sum%d' % at, variable.shape, FLOAT,
+                            v1.zeros_initializer(), trainable=False)
+            for at, (_, variable) in enumerate(grads)]
+    add = [total.assign_add(grad) for total, (grad, _) in zip(sums, grads)]
+    zero = [total.assign(tf.zeros_like(total)) for total in sums]
+    step = optimizer.apply_gradients(
+        [(total / 2, variable) for total, (_, variable) in zip(sums, grads)])
+    data, seen = batches(16, 20), []
+    with v1.Session(config=config()) as session:
+        session.run(v1.global_variables_initializer())
+        for number in range(STEPS):
+            seen.append(float(session.run([add, loss], feed(*next(data)))[1]))
+            if number % 2:
+                session.run(step)
+                session.run(zero)
+        return seen, seen[::10], digest(session)
+
+
+@case
+def restored():
+    """A checkpoint is read in the middle; callables; gradients fetched."""
+    x, y, feed = inputs(20)
+    loss = tf.reduce_mean(entropy(dense(x, 10, 'out'), y))
+    optimizer = v1.train.MomentumOptimizer(0.1, 0.9)
+    grads = optimizer.compute_gradients(loss)
+    step = optimizer.apply_gradients(grads)
+    saver = v1.train.Saver()
+    data, seen, whole = batches(16, 20), [], []
+    with v1.Session(config=config()) as session, (
+            tempfile.TemporaryDirectory()) as folder:
+        session.run(v1.global_variables_initializer())
+        run = session.make_callable([step, loss, grads[0][0]], [x, y])
+        for number in range(STEPS):
+            a, b = next(data)
+            _, value, grad = run(a, b)
+            seen.append(float(value))
+            if number == STEPS // 3:
+                saver.save(session, folder + '/model')
+            if number == STEPS // 2:
+                session.run(v1.global_variables_initializer())
+                saver.restore(session, folder + '/model')
+            if number % 10 == 9:
+                whole.append(float(np.abs(grad).sum()))
+        return seen, whole, digest(session)
+
+
+@case
+def recurrent():
+    """A loop in the graph, its gradients clipped; trained in a thread."""
+    x, y, feed = inputs(5, 4)
+    w = weights('w', [4 + 12, 12], 0.3)
+
+    def turn(at, state):
+        both = tf.concat([x[:, at], state], 1)
+        return at + 1, tf.tanh(tf.matmul(both, w))
+
+    start = tf.zeros([tf.shape(x)[0], 12], FLOAT)
+    _, state = tf.while_loop(lambda at, _: at < 5, turn, [0, start],
+                             shape_invariants=[tf.TensorShape([]),
+                                               tf.TensorShape([None, 12])])
+    loss = tf.reduce_mean(entropy(dense(state, 10, 'out'), y))
+    variables = v1.trainable_variables()
+    grads = [tf.clip_by_norm(grad, 0.3)
+             for grad in tf.gradients(loss, variables)]
+    step = v1.train.RMSPropOptimizer(0.01).apply_gradients(
+        zip(grads, variables))
+    found = []
+    graph = v1.get_default_graph()
+
+    def work():
+        with graph.as_default():
+            found.append(train(step, loss, feed, batches(16, 5, 4)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+@case
+def towers():
+    """Two parts of a batch, each with its own gradients, averaged."""
+    x, y, feed = inputs(20)
+    optimizer, grads = v1.train.GradientDescentOptimizer(0.1), []
+    half = tf.shape(x)[0] // 2
+    total = []
+    for part in (slice(None, half), slice(half, None)):
+        with v1.variable_scope('net', reuse=v1.AUTO_REUSE):
+            loss = tf.reduce_mean(entropy(dense(x[part], 10, 'out'),
+                                          y[part]))
+        total.append(loss)
+        grads.append(optimizer.compute_gradients(loss))
+    mean = [(tf.reduce_mean(tf.stack([one[0], two[0]]), 0), one[1])
+            for one, two in zip(*grads)]
+    step = optimizer.apply_gradients(mean)
+    # Numbers that are made of losses are of this worker's rows.
+    _, whole, bits = train(step, tf.add_n(total) / 2, feed, batches(16, 20))
+    return whole, whole, bits
 
 
 def main(words):

@@ -5,9 +5,12 @@ import os
 import sys
 
 from poseidon import _job
-from poseidon.tensorflow import cluster, graph
+from poseidon.tensorflow import (cluster, fetch, fields, gfiles, graph, hooks,
+                                 models, saver, seed, writer)
 
-PARTS = (graph, cluster)   # modules with install(tf) and uninstall()
+# Modules with install(tf) and uninstall().
+PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph,
+         cluster)
 OLDEST = (2, 15)     # of TensorFlow
 EXIT_CODE = 69       # EX_UNAVAILABLE
 

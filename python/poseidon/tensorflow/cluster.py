@@ -16,11 +16,12 @@ import sys
 import threading
 
 from poseidon import _job
-from poseidon.shared import host, lines
+from poseidon.shared import lines
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
     hogwild, local_sessions, role, stand_ins, tf_config)
 
-_patches = host.Patches()
+_patches = Patches()
 _thread = threading.local()
 _tf = None
 _is_distributed = False   # the script has made a server

@@ -15,35 +15,56 @@ from poseidon.shared import lines, rows
 from poseidon.tensorflow import agree
 
 _same = None     # are the batches of all workers the same? None: not known
+_parts = {}      # rows of a batch: rows.Batch
 
 
 def forget():
     global _same
     _same = None
+    _parts.clear()
 
 
-def cut(plan, feeds):
-    """(feeds for this worker, rows behind its gradient, was it cut?)"""
+def cut(plan, feeds, tried):
+    """(feeds for this worker, rows behind its gradient, was it cut?).
+    tried(feeds) says whether the graph takes a part of a batch."""
     job = _job.job()
     count, why = _count(plan, feeds)
-    if why is None and job.batch != "per-worker" and not _are_same(plan,
-                                                                   feeds):
-        why = "the workers feed different batches"
-    if why is not None or job.batch == "per-worker":
-        return feeds, _say_whole(plan, count, why), False
-    sizes = rows.rows(count, job.size)
-    mine = rows.Batch("split", sizes, job.rank, max(1, sizes[job.rank]))
-    start = sum(sizes[:job.rank]) if mine.mine else 0
-    feeds = dict(feeds)
+    if plan.inside and not plan.rows:
+        return feeds, 0, True
+    if why is None and job.batch != "per-worker":
+        if not _are_same(plan, feeds):
+            why = "the workers feed different batches"
+        elif job.size > 1:
+            taken, mine = _take(plan, feeds, count)
+            if tried(taken):
+                _say_cut(plan, mine)
+                return taken, mine.mine, True
+            why = "the graph does not take a part of a batch"
+    return feeds, _say_whole(plan, count, why), False
+
+
+def _take(plan, feeds, count):
+    mine = _parts.get(count)
+    if mine is None:
+        job = _job.job()
+        sizes = rows.rows(count, job.size)
+        mine = rows.Batch("split", sizes, job.rank, max(1, sizes[job.rank]))
+        _parts[count] = mine
+    start = sum(mine.sizes[:_job.job().rank]) if mine.mine else 0
+    taken = dict(feeds)
     for reference in plan.rows:
-        value = feeds[reference]
+        value = taken[reference]
         if value.ndim:
-            feeds[reference] = value[start:start + mine.shown]
-    if not plan.cut:
-        plan.cut = True
+            taken[reference] = value[start:start + mine.shown]
+    return taken, mine
+
+
+def _say_cut(plan, mine):
+    if not plan.said:
+        plan.said = True
         lines.batch(mine)
-    lines.empty(mine)
-    return feeds, mine.mine, True
+    if not mine.mine:
+        lines.empty(mine)
 
 
 def _count(plan, feeds):
@@ -83,13 +104,13 @@ def _nothing(plan):
 def _say_whole(plan, count, why):
     """A worker's own batch; its weight."""
     job = _job.job()
-    if plan.batch is not None:
+    if plan.batch is not None and not plan.rows:
         count = plan.batch
-    if not plan.cut:
-        plan.cut = True
+    if not plan.said:
+        plan.said = True
         if why is not None and job.batch != "per-worker":
-            lines.once("%s: it is not cut, each worker takes all of its own "
-                       "(per-worker)" % why)
+            lines.once("%s: batches are not cut, each worker takes its own "
+                       "as a whole (per-worker)" % why)
         if count > 1:
             lines.once(rows.line(rows.Batch(
                 "per-worker", [count] * job.size, job.rank, count)))

@@ -11,7 +11,8 @@ In a job of one nothing is inserted; steps are counted.
 import functools
 
 from poseidon import _boot, _job
-from poseidon.tensorflow import book, by_hand, core, gradients, insert, run
+from poseidon.tensorflow import (
+    book, by_hand, core, export, gradients, insert, run)
 
 _patched = []     # (owner, name, what it was, was it the owner's own?)
 _tf = None
@@ -32,6 +33,7 @@ def install(tf):
             patch(owner, "apply_gradients", _applying)
     _watch_subclasses(optimizer.Optimizer)
     run.install(tf, patch)
+    export.install(patch)
 
 
 def uninstall():

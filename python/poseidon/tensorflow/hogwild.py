@@ -14,14 +14,15 @@ import sys
 import threading
 
 from poseidon import _job, _lib
-from poseidon.shared import host, lines
+from poseidon.shared import lines
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import book, core, local_sessions, run_start
 
 GROUP = "hogwild"
 SHARED = 3       # enum psd_tf_kind
 _NAME = "_psd_shares"
 
-_patches = host.Patches()
+_patches = Patches()
 _tf = None
 _graphs = 0      # that share something
 _steps = 0       # of this worker

@@ -5,12 +5,12 @@ the values of worker 0 come with the first step.
 """
 import re
 
-from poseidon.shared import host
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import role
 
 _PLACE = re.compile(r"/(job|replica|task):[^/]*")
 
-_patches = host.Patches()
+_patches = Patches()
 
 
 def install(tf):

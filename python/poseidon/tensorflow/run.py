@@ -6,22 +6,23 @@ they are. All others go on untouched.
 import threading
 
 from poseidon import _boot, _job, _lib
+from poseidon.shared import turns
 from poseidon.tensorflow import (
-    book, core, feeds, insert, run_after, run_plan, run_start)
+    agree, book, core, export, feeds, insert, run_after, run_plan, run_start,
+    seed)
 
 _KEPT = 1000     # plans of one graph
 
 _tf = None
 _on = False
 _after = None
-_weight = None   # what core.step was told last
 _quiet = threading.local()   # .on: this thread runs for us
 
 
 def install(tf, patch):
-    global _tf, _on, _after, _weight
+    global _tf, _on, _after
     from tensorflow.python.client import session
-    _tf, _on, _after, _weight = tf, True, run_after.After(), None
+    _tf, _on, _after = tf, True, run_after.After()
     feeds.forget()
     patch(session.BaseSession, "_do_run", _running)
     patch(session.BaseSession, "make_callable", _making)
@@ -35,7 +36,7 @@ def off():
 def _known(graph):
     """The book of a graph in which something is trained."""
     mine = book.known(graph)
-    if mine is None or not mine.sites or not _on:
+    if mine is None or not (mine.sites or mine.imported) or not _on:
         return None
     return None if getattr(_quiet, "on", False) else mine
 
@@ -71,6 +72,8 @@ def _running(real):
             return real(self, None, targets, plan.fetches or fetches, values,
                         options, metadata)
 
+        if plan.foreign:
+            export.refuse()
         if plan.sites:
             return _train(self, mine, plan, fed, go)
         results = go(fed)
@@ -88,7 +91,8 @@ def _making(real):
             return real(self, targets, feed_list, accept_options)
         handler = _handler(self, targets)
         plan = plan_of(mine, handler.targets(), handler.fetches(), {})
-        if not (plan.sites or plan.extra or plan.sets or plan.restores):
+        if not (plan.sites or plan.extra or plan.sets or plan.restores
+                or plan.foreign):
             return real(self, targets, feed_list, accept_options)
 
         def run(**words):
@@ -109,9 +113,13 @@ def _train(self, mine, plan, fed, go):
         if _boot.is_worker():
             _after.step(self, plan, results, 0)
         return results
+    turns.passing()
+    seed.fork()
     _start(self, mine)
-    fed, rows, cut = feeds.cut(plan, fed)
-    _tell(rows, cut)
+    fed, rows, cut = feeds.cut(
+        plan, fed, lambda part: _takes_part(self, mine, plan, part))
+    # A sum is summed where the workers have parts of one batch.
+    core.step(rows, _lib.SUM if cut else _lib.MEAN)
     steps = [core.plug().psd_tf_steps(name) for name in plan.names]
     try:
         results = go(fed)
@@ -125,8 +133,26 @@ def _train(self, mine, plan, fed, go):
     return results
 
 
+def _takes_part(self, mine, plan, part):
+    """Shapes in the graph may have the size of a whole batch: the loss of a
+    part is tried once, on all workers. Collective."""
+    if plan.trial is None:
+        return True
+    key, loss = plan.trial
+    if key not in mine.tried:
+        failed = 0
+        try:
+            with _Quietly():
+                self.run(loss, {reference.deref(): value
+                                for reference, value in part.items()})
+        except _tf.errors.OpError:
+            failed = 1
+        mine.tried[key] = agree.largest(failed, 0)[0] == 0
+    return mine.tried[key]
+
+
 def _start(self, mine):
-    checked = self.__dict__.get("_psd_checked")
+    checked = self.__dict__.get(run_start.CHECKED)
     now = (mine.version, len(run_start.state(self)))
     if checked == now:
         return
@@ -134,18 +160,8 @@ def _start(self, mine):
     if missing:
         with _Quietly():
             run_start.run(_tf, self, missing)
-    self.__dict__["_psd_checked"] = (mine.version,
-                                     len(run_start.state(self)))
-
-
-def _tell(rows, cut):
-    """The weight of the pushes to come; a loss that is a sum is summed
-    where the workers have parts of one batch."""
-    global _weight
-    wanted = (rows, _lib.SUM if cut else _lib.MEAN)
-    if wanted != _weight:
-        core.step(*wanted)
-        _weight = wanted
+    self.__dict__[run_start.CHECKED] = (mine.version,
+                                        len(run_start.state(self)))
 
 
 class _Quietly:

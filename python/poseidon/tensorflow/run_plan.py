@@ -28,8 +28,11 @@ class Plan:
         self.whole = None       # why the batch is not cut
         self.sets = ()          # variables that are initialised
         self.restores = False
+        self.foreign = False    # it trains what was imported
         self.batch = None       # rows that queues or iterators give
-        self.cut = False        # feeds were cut at least once
+        self.inside = False     # ... which are cut in the graph
+        self.said = False       # what becomes of the batch
+        self.trial = None       # (key, tensor): a part is tried first
 
 
 def make(book, targets, fetches, feeds):
@@ -41,6 +44,7 @@ def make(book, targets, fetches, feeds):
     plan.sites = tuple(site for site in book.sites
                        if not site.applying.isdisjoint(reached))
     plan.names = tuple(site.name for site in plan.sites)
+    plan.foreign = not book.imported.isdisjoint(reached)
     if _job.job().size == 1:
         _find_loss(plan, fetches)
         return plan
@@ -81,6 +85,10 @@ def _switch(plan, book, reached):
             plan.extra[site.enabled.ref()] = _FALSE
         if not here:
             plan.extra[site.between.ref()] = _TRUE
+    for source in book.sources.values():
+        if any(site.source is source for site in plan.sites):
+            plan.extra[source.cut.ref()] = _TRUE
+            plan.inside = True
     if not any(site.waited is not None and site.waited._id in reached
                for site in book.sites):
         for site in book.sites:   # nobody takes a turn
@@ -102,8 +110,7 @@ def _give_answers(plan, fetches):
     for site in plan.sites:
         for raw in site.raws:
             done.update(raw.done)
-        if site.loss_mean is not None:
-            done[id(site.loss)] = site.loss_mean
+        done.update(zip(map(id, site.told), site.answers))
     if any(id(tensor) in done for tensor in fetches):
         plan.fetches = [done.get(id(tensor), tensor) for tensor in fetches]
     _find_loss(plan, fetches)
@@ -136,11 +143,15 @@ def _choose_rows(plan, feeds, fetches, reached):
            and name[:-8] + "/shape" in names for name in names):
         plan.whole = "a sparse tensor is fed"
     elif any(site.kind == "mixed" for site in plan.sites):
-        plan.whole = ("the loss adds a sum over the batch to other terms")
+        plan.whole = "the loss adds a sum over the batch to other terms"
     elif rows and _asks_for_rows(plan, fetches):
         plan.whole = "a value for each row is fetched while training"
-    if not rows:
-        plan.batch = _source(reached)
+    plan.batch = _source(reached)
+    for site in plan.sites:
+        if site.loss is not None and plan.trial is None and (
+                plan.batch is None):   # a trial would take data away
+            plan.trial = (plan.names + tuple(
+                reference.deref().name for reference in rows), site.loss)
 
 
 def _asks_for_rows(plan, fetches):

@@ -9,6 +9,7 @@ from poseidon import _job
 from poseidon.tensorflow import core
 
 _NAME = "_psd_started"
+CHECKED = "_psd_checked"
 
 
 def state(session):
@@ -22,6 +23,7 @@ def state(session):
 def changed(session, plan):
     """A run has set variables anew."""
     known = state(session)
+    session.__dict__.pop(CHECKED, None)
     if plan.restores:
         known.clear()
     for variable in plan.sets:
