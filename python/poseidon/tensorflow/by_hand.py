@@ -1,9 +1,9 @@
 """Optimizers of compat.v1 outside of sessions, eagerly or in a tf.function:
 there is no graph to rewire, what is given to apply_gradients is exchanged."""
+import sys
+
 from poseidon import _job
 from poseidon.tensorflow import core, gradients, groups
-
-MARK = "_psd_exchanged"    # on a tensor that is that of all workers
 
 
 def apply(tf, real, optimizer, pairs, args, words):
@@ -13,8 +13,9 @@ def apply(tf, real, optimizer, pairs, args, words):
 
 
 def exchange(tf, optimizer, pairs):
+    still = _still([variable for _, variable in pairs])
     given = [index for index, (grad, _) in enumerate(pairs)
-             if grad is not None and not _is_marked(grad)]
+             if grad is not None and still[index]]
     if not given:
         return pairs
     core.start(tf)
@@ -35,8 +36,12 @@ def exchange(tf, optimizer, pairs):
     return pairs
 
 
-def _is_marked(grad):
-    return getattr(gradients.parts(grad)[0], MARK, False)
+def _still(variables):
+    """Which gradients still have to be exchanged? A GradientTape may have
+    done it."""
+    tape = sys.modules.get("poseidon.tensorflow.tape")
+    return [True] * len(variables) if tape is None else (
+        tape.take_marks(variables))
 
 
 def _run(tf, group, pairs, given):

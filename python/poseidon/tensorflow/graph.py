@@ -8,55 +8,42 @@
 
 In a job of one nothing is inserted; steps are counted.
 """
-import functools
-
 from poseidon import _boot, _job
+from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
     book, by_hand, core, export, gradients, insert, run)
 
-_patched = []     # (owner, name, what it was, was it the owner's own?)
+_patches = Patches()
 _tf = None
 _on = False
 
 
 def install(tf):
     global _tf, _on
-    if _patched or not _job.job().inside:
+    if _patches or not _job.job().inside:
         return
     _tf, _on = tf, True
     _boot.on_fork(_off)
     from tensorflow.python.ops import gradients_util
     from tensorflow.python.training import optimizer
-    patch(gradients_util, "_GradientsHelper", _recording)
+    _patches.wrap(gradients_util, "_GradientsHelper", _recording)
     for owner in _family(optimizer.Optimizer):
         if "apply_gradients" in owner.__dict__:
-            patch(owner, "apply_gradients", _applying)
+            _patches.wrap(owner, "apply_gradients", _applying)
     _watch_subclasses(optimizer.Optimizer)
-    run.install(tf, patch)
-    export.install(patch)
+    run.install(tf, _patches.wrap)
+    export.install(_patches.wrap)
 
 
 def uninstall():
     _off()
-    while _patched:
-        owner, name, real, own = _patched.pop()
-        if own:
-            setattr(owner, name, real)
-        else:
-            delattr(owner, name)
+    _patches.restore()
 
 
 def _off():
     global _on
     _on = False
     run.off()
-
-
-def patch(owner, name, maker):
-    own = name in owner.__dict__
-    real = owner.__dict__[name] if own else getattr(owner, name)
-    _patched.append((owner, name, real, own))
-    setattr(owner, name, functools.wraps(real)(maker(real)))
 
 
 def _family(owner):
@@ -72,10 +59,9 @@ def _watch_subclasses(owner):
     def __init_subclass__(cls, **words):
         super(owner, cls).__init_subclass__(**words)
         if _on and "apply_gradients" in cls.__dict__:
-            patch(cls, "apply_gradients", _applying)
+            _patches.wrap(cls, "apply_gradients", _applying)
 
-    _patched.append((owner, "__init_subclass__", None, False))
-    owner.__init_subclass__ = classmethod(__init_subclass__)
+    _patches.put(owner, "__init_subclass__", classmethod(__init_subclass__))
 
 
 def _is_plain(graph):

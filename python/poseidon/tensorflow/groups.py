@@ -8,8 +8,8 @@ time) has the name and the keys that it had before.
 """
 import weakref
 
-_count = 0
-_known = {}      # (number in its graph, signature): name
+_groups = []
+_known = {}      # (number in its graph, signature): Group
 _owners = {}     # id of an optimizer: (weak reference, Group)
 titles = {}      # key: what the script calls it
 
@@ -17,17 +17,22 @@ titles = {}      # key: what the script calls it
 class Group:
     """What an optimizer exchanges."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, number):
+        self.number = number
+        self.name = "opt%d" % number
 
     def key(self, index):
         return "%s/%d" % (self.name, index)
 
 
-def new():
-    global _count
-    _count += 1
-    return Group("opt%d" % (_count - 1))
+def _new():
+    _groups.append(Group(len(_groups)))
+    return _groups[-1]
+
+
+def all_groups():
+    """In the order of their making."""
+    return list(_groups)
 
 
 def group_of(owner):
@@ -35,7 +40,7 @@ def group_of(owner):
     held = _owners.get(id(owner))
     if held is not None and held[0]() is owner:
         return held[1]
-    group = new()
+    group = _new()
     try:
         reference = weakref.ref(owner)
     except TypeError:
@@ -48,12 +53,9 @@ def group_of(owner):
 def like(number, signature):
     """The group that is the `number`-th of its graph and has these tensors;
     a graph that is made again exchanges under the same names."""
-    name = _known.get((number, signature))
-    if name is not None:
-        return Group(name)
-    group = new()
-    _known[number, signature] = group.name
-    return group
+    if (number, signature) not in _known:
+        _known[number, signature] = _new()
+    return _known[number, signature]
 
 
 def title(key):
