@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 
-from poseidon import _job
+from poseidon import _boot, _job
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
@@ -32,6 +32,7 @@ def install(tf):
     if not role.is_here():
         return
     _tf = tf
+    _boot.on_fork(uninstall)
     tf_config.install(tf)
     _put_names(tf)
     if not _job.job().inside:   # a ps
