@@ -45,8 +45,11 @@ def work(server, cluster):
     x, y, slope, height, loss, step, train = build(cluster)
     random = np.random.RandomState(FLAGS.task_index)
     mine, last = 0, None
+    config = tf.ConfigProto(device_filters=[  # whoever else there is
+        "/job:ps", "/job:worker/task:%d" % FLAGS.task_index])
     with tf.train.MonitoredTrainingSession(
             master=server.target, is_chief=FLAGS.task_index == 0,
+            config=config,
             checkpoint_dir=FLAGS.log_dir or None,
             hooks=[tf.train.StopAtStepHook(last_step=FLAGS.steps)]) as sess:
         while not sess.should_stop():

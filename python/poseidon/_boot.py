@@ -37,8 +37,12 @@ def start():
     if token and token != _me():
         _explain()
         return
+    is_ps = os.environ.get("PSD_ROLE") == "ps"
+    if is_ps:
+        from poseidon.tensorflow import role
+        role.announce()
     for name, adapter in FRAMEWORKS.items():
-        if name == "tensorflow" or os.environ.get("PSD_ROLE") != "ps":
+        if name == "tensorflow" or not is_ps:
             after_import(name, _joiner(adapter))
     _explain_missing()
     os.register_at_fork(after_in_child=_forked)

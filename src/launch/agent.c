@@ -30,7 +30,7 @@
 #include "launch/tree.h"
 
 #define KILL_EVERY_MS 10
-#define PS_MS         5000 /* for a ps to end by itself */
+#define PS_MS         8000 /* for a ps to end by itself */
 #define EXIT_MS       300  /* for the last frames of a dead member */
 #define PIPES_MS      1000 /* for the ends of the pipes, once all are dead */
 #define BEATS         40   /* in the time after which psd_run counts as lost */
@@ -175,6 +175,7 @@ static void on_ps(struct loop_timer *timer)
     if (!alive || clock_ns() >= agent->ps_due_ns) {
         agent_end(agent, AGENT_END_MS);
     } else {
+        ps_release(agent->folder);
         loop_timer_start(agent->loop, &agent->end_timer,
                          KILL_EVERY_MS * CLOCK_NS_PER_MS, on_ps);
     }
@@ -190,7 +191,7 @@ static bool let_ps_leave(struct agent *agent)
         }
     }
     if (agent->ending || agent->ps_due_ns != 0 ||
-        ps_release(agent->folder) == 0) {
+        ps_release(agent->folder) == 0) { /* no ps of ours */
         return false;
     }
     agent->ps_due_ns = clock_ns() + PS_MS * CLOCK_NS_PER_MS;

@@ -13,7 +13,7 @@ unsigned ps_release(const char *folder)
 {
     DIR *listing = opendir(folder);
     const struct dirent *entry;
-    unsigned released = 0;
+    unsigned found = 0;
 
     while (listing != NULL && (entry = readdir(listing)) != NULL) {
         int fd;
@@ -21,16 +21,16 @@ unsigned ps_release(const char *folder)
         if (strncmp(entry->d_name, PS_PREFIX, strlen(PS_PREFIX)) != 0) {
             continue;
         }
-        /* Refused when nobody reads: it has been killed. */
+        found++;
+        /* Refused when nobody reads: it has not come so far. */
         fd = openat(dirfd(listing), entry->d_name,
                     O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
         if (fd >= 0) {
             close(fd);
-            released++;
         }
     }
     if (listing != NULL) {
         closedir(listing);
     }
-    return released;
+    return found;
 }

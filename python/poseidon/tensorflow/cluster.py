@@ -12,9 +12,10 @@ server; before that, and without one, it is a script of one machine.
 """
 import contextlib
 import os
+import sys
 import threading
 
-from poseidon import _job
+from poseidon import _boot, _job
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
@@ -31,6 +32,7 @@ def install(tf):
     if not role.is_here():
         return
     _tf = tf
+    _boot.on_fork(uninstall)
     tf_config.install(tf)
     _put_names(tf)
     if not _job.job().inside:   # a ps
@@ -102,6 +104,9 @@ def _begin():
         return
     _is_distributed = True
     _job.job().batch = os.environ["PSD_BATCH"] = "per-worker"
+    seeds = sys.modules.get("poseidon.tensorflow.seed")
+    if seeds is not None:   # every worker draws batches of its own
+        seeds.fork()
     lines.once("the script distributes itself: its servers, ps and workers "
                "are those of this job")
     hogwild.install(_tf)

@@ -19,14 +19,20 @@ def is_here():
     return _job.job().inside or is_ps()
 
 
-def wait():
-    """Until the workers are done: opening a FIFO blocks until the agent opens
-    its other end (src/launch/ps.h)."""
+def announce():
+    """This process is going to wait. The path of its FIFO (src/launch/ps.h);
+    the launcher has patience with a ps that has one."""
     path = os.path.join(os.path.dirname(os.environ["PSD_PS"]),
                         "ps.%d" % os.getpid())
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)
-    os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    return path
+
+
+def wait():
+    """Until the workers are done: opening the FIFO blocks until the agent
+    opens its other end."""
+    os.close(os.open(announce(), os.O_RDONLY | os.O_CLOEXEC))
 
 
 def refuse(text):

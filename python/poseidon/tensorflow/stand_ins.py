@@ -106,7 +106,9 @@ def make_sync_replicas(tf, inside):
 
         def __init__(self, opt, replicas_to_aggregate, total_num_replicas=None,
                      variable_averages=None, variables_to_average=None,
-                     use_locking=False, name="sync_replicas"):
+                     use_locking=False, name="sync_replicas",
+                     replica_id=None):
+            del replica_id   # before TensorFlow 1.0
             super().__init__(use_locking, name)
             self._opt = opt
             self._total = total_num_replicas or replicas_to_aggregate
@@ -151,6 +153,10 @@ def make_sync_replicas(tf, inside):
 
         def get_init_tokens_op(self, num_tokens=-1):
             del num_tokens
+            self._check()
+            return self._tokens
+
+        def get_clean_up_op(self):   # before TensorFlow 1.0
             self._check()
             return self._tokens
 

@@ -146,7 +146,11 @@ def _train(tf):
         return tf.summary.FileWriter(logdir, graph, max_queue, flush_secs,
                                      graph_def)
 
+    def SyncReplicasOptimizerV2(*args, **words):
+        return tf.train.SyncReplicasOptimizer(*args, **words)
+
     return {"SummaryWriter": SummaryWriter,
+            "SyncReplicasOptimizerV2": SyncReplicasOptimizerV2,
             "SummaryWriterCache": tf.summary.FileWriterCache}
 
 
