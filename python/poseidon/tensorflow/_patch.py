@@ -5,8 +5,8 @@ import os
 import sys
 
 from poseidon import _job
-from poseidon.tensorflow import (fetch, fields, gfiles, graph, hooks, models,
-                                 saver, seed, writer)
+from poseidon.tensorflow import (everywhere, fetch, fields, gfiles, graph,
+                                 hooks, models, saver, seed, writer)
 
 # Modules with install(tf) and uninstall().
 PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph)
@@ -25,8 +25,9 @@ def apply(module):
     overlay = sys.modules.get("poseidon.tf1.overlay")
     tf = getattr(overlay, "real", None) or module
     _check_version(tf)
-    for part in PARTS:
-        part.install(tf)
+    with everywhere.gathered():
+        for part in PARTS:
+            part.install(tf)
 
 
 def applied():
