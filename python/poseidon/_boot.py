@@ -32,11 +32,14 @@ def start():
     if _finder is not None:
         return
     _offer_tf1()
+    if os.environ.get("PSD_TF_NATIVE", "0") != "0":
+        return
     if token and token != _me():
         _explain()
         return
     for name, adapter in FRAMEWORKS.items():
-        after_import(name, _joiner(adapter))
+        if name == "tensorflow" or os.environ.get("PSD_ROLE") != "ps":
+            after_import(name, _joiner(adapter))
     _explain_missing()
     os.register_at_fork(after_in_child=_forked)
 

@@ -60,6 +60,7 @@ CALLS = {  # name: result, arguments
     "psd_join": (_INT, _P),
     "psd_audit": (_INT, _P, Tensor, _P, ctypes.c_size_t),
     "psd_alloc": (_P, _P, ctypes.c_size_t),
+    "psd_mark": (None, _P, _TEXT, _INT),
     "psd_metrics": (_INT, _P, _U64, _REAL, _U64),
     "psd_step_open": (_INT, _P, ctypes.POINTER(_P)),
     "psd_step_close": (None, _P),

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import numpy as np  # noqa: E402
@@ -164,7 +165,8 @@ def tutorial():
         session.run(v1.global_variables_initializer())
         for number in range(STEPS):
             values = feed(*next(data))
-            seen.append(float(session.run([step, loss], values)[1]))
+            _, one, two = session.run([step, loss, mean], values)
+            seen.extend([float(one), float(two)])
             if number % 10 == 9:
                 whole.append(float(session.run(loss, values)))
                 if rank == 0:   # alone: nobody waits for it
@@ -416,6 +418,60 @@ def restored():
             if number % 10 == 9:
                 whole.append(float(np.abs(grad).sum()))
         return seen, whole, digest(session)
+
+
+@case
+def recurrent():
+    """A loop in the graph, its gradients clipped; trained in a thread."""
+    x, y, feed = inputs(5, 4)
+    w = weights('w', [4 + 12, 12], 0.3)
+
+    def turn(at, state):
+        both = tf.concat([x[:, at], state], 1)
+        return at + 1, tf.tanh(tf.matmul(both, w))
+
+    start = tf.zeros([tf.shape(x)[0], 12], FLOAT)
+    _, state = tf.while_loop(lambda at, _: at < 5, turn, [0, start],
+                             shape_invariants=[tf.TensorShape([]),
+                                               tf.TensorShape([None, 12])])
+    loss = tf.reduce_mean(entropy(dense(state, 10, 'out'), y))
+    variables = v1.trainable_variables()
+    grads = [tf.clip_by_norm(grad, 0.3)
+             for grad in tf.gradients(loss, variables)]
+    step = v1.train.RMSPropOptimizer(0.01).apply_gradients(
+        zip(grads, variables))
+    found = []
+    graph = v1.get_default_graph()
+
+    def work():
+        with graph.as_default():
+            found.append(train(step, loss, feed, batches(16, 5, 4)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+@case
+def towers():
+    """Two parts of a batch, each with its own gradients, averaged."""
+    x, y, feed = inputs(20)
+    optimizer, grads = v1.train.GradientDescentOptimizer(0.1), []
+    half = tf.shape(x)[0] // 2
+    total = []
+    for part in (slice(None, half), slice(half, None)):
+        with v1.variable_scope('net', reuse=v1.AUTO_REUSE):
+            loss = tf.reduce_mean(entropy(dense(x[part], 10, 'out'),
+                                          y[part]))
+        total.append(loss)
+        grads.append(optimizer.compute_gradients(loss))
+    mean = [(tf.reduce_mean(tf.stack([one[0], two[0]]), 0), one[1])
+            for one, two in zip(*grads)]
+    step = optimizer.apply_gradients(mean)
+    # Numbers that are made of losses are of this worker's rows.
+    _, whole, bits = train(step, tf.add_n(total) / 2, feed, batches(16, 20))
+    return whole, whole, bits
 
 
 def main(words):

@@ -20,6 +20,7 @@ from common import (  # noqa: E402
 
 LIMIT = 240.0
 CASES = os.path.join(HERE, 'graph_cases.py')
+CLAIMS = os.path.join(HERE, 'graph_claims.py')
 ENVIRONMENT = {'OMP_NUM_THREADS': '1', 'TF_CPP_MIN_LOG_LEVEL': '3',
                'TF_NUM_INTRAOP_THREADS': '1', 'PYTHONDONTWRITEBYTECODE': '1',
                'TF_ENABLE_ONEDNN_OPTS': '0'}
@@ -92,14 +93,84 @@ def two_workers_in_float32():
 
 
 @test
-def four_workers_in_float64_through_tcp_and_the_same_bits_again():
+def four_workers_in_float64_through_tcp():
     words = ['--float64', 'mlp_resource', 'tutorial', 'embedding', 'clipped',
-             'two_optimizers']
-    first = spread(4, words, ['--transport', 'tcp'])
-    compare(first, alone('--float64'), 1e-12)
-    again = spread(4, words[:1] + words[2:4], ['--transport', 'tcp'])
-    for name, row in again.items():
-        check(row == first[name], name + ': other bits than before')
+             'two_optimizers', 'iterator']
+    compare(spread(4, words, ['--transport', 'tcp']), alone('--float64'),
+            1e-12)
+
+
+@test
+def the_same_job_twice_has_the_same_bits():
+    words = ['--steps', '10', 'conv', 'embedding', 'gan']
+    check(spread(2, words) == spread(2, words), 'other bits than before')
+
+
+def claim(word, options=(), code=0):
+    return start(2, [CLAIMS, word], options, code=code)
+
+
+def good(job, *words):
+    for rank in range(2):
+        contains(job.log('worker_%d.out' % rank),
+                 *('good ' + word for word in words))
+
+
+@test
+def late_layers_leave_while_earlier_ones_compute():
+    good(claim('order'), 'order')
+
+
+@test
+def what_is_not_applied_is_not_exchanged():
+    good(claim('quiet'), 'quiet')
+
+
+@test
+def batches_that_cannot_be_cut_stay_whole():
+    job = claim('whole')
+    good(job, 'rows fetched', 'fixed', 'different')
+    contains(job.err, 'a value for each row is fetched while training',
+             'feeds have their number of rows in their shapes',
+             'the workers feed different batches',
+             'global batch 16 = 2 x 8 (per-worker)')
+
+
+@test
+def a_queue_that_ends_early_holds_nobody_up():
+    job = claim('queues')
+    good(job, 'queues')
+    contains(job.err, 'batches come from inside the graph',
+             'global batch 16 = 2 x 8 (per-worker)')
+
+
+@test
+def a_variable_on_one_worker_only_is_named():
+    job = claim('extra', code=65)
+    contains(job.err, 'the workers registered different models', '"opt0/2"')
+    contains(job.log('worker_1.err'), 'opt0/2 is z')
+
+
+@test
+def a_gradient_that_is_not_finite_is_named():
+    job = claim('nan', options=['--nan', 'stop'], code=65)
+    contains(job.err, 'the gradient of w on worker 1 is not finite in step 3')
+    job = claim('nan', options=['--nan', 'skip'])
+    good(job, 'nan')
+    contains(job.err, 'on worker 1 is not finite in step 3',
+             'its gradients are zeros on all workers')
+
+
+@test
+def a_graph_that_was_imported_is_not_trained():
+    job = claim('foreign', code=65)
+    contains(job.err, 'this graph was imported with its training operations')
+    contains(job.log('worker_0.out'), 'good loss 1')
+
+
+@test
+def optimizers_of_old_in_functions_of_today():
+    good(claim('functions'), 'functions')
 
 
 if __name__ == '__main__':

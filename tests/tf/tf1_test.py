@@ -9,7 +9,6 @@ takes seconds, so each makes many claims.
 """
 import ast
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ sys.path.insert(0, os.path.join(ROOT, 'python'))
 from common import (  # noqa: E402
     Job, Skip, check, contains, keep, run_all, test)
 import tf1_cases as cases  # noqa: E402
+from tf1_data import write_cifar, write_mnist  # noqa: E402
 from poseidon.tf1 import detect, python2  # noqa: E402
 
 LIMIT = 240.0
@@ -237,27 +237,6 @@ def example_plain():
     contains(out, 'step 60: loss 0.0000', 'a + b = [')
 
 
-def write_mnist(folder):
-    """The digits of the repository, enlarged to 28 x 28, in MNIST's form."""
-    rows = []
-    with open(os.path.join(ROOT, 'examples', 'data', 'digits.csv')) as file:
-        for line in file:
-            rows.append([int(one) for one in line.split(',')])
-    for name, part in (('train', rows[:1200]), ('t10k', rows[1200:1700])):
-        images = bytearray()
-        for row in part:
-            for y in range(28):
-                for x in range(28):
-                    inside = 2 <= y < 26 and 2 <= x < 26
-                    images.append(row[(y - 2) // 3 * 8 + (x - 2) // 3] * 15
-                                  if inside else 0)
-        with open('%s/%s-images-idx3-ubyte' % (folder, name), 'wb') as file:
-            file.write(struct.pack('>4I', 2051, len(part), 28, 28) + images)
-        with open('%s/%s-labels-idx1-ubyte' % (folder, name), 'wb') as file:
-            file.write(struct.pack('>2I', 2049, len(part))
-                       + bytes(row[64] for row in part))
-
-
 @test
 def example_mnist_deep():
     with tempfile.TemporaryDirectory() as folder:
@@ -271,21 +250,6 @@ def example_mnist_deep():
         names = os.listdir(folder + '/log')
         check('model.ckpt-41.index' in names and any(
             one.startswith('events.') for one in names), str(names))
-
-
-def write_cifar(folder):
-    """A bright bar in one of ten places, on noise."""
-    folder = os.path.join(folder, 'cifar-10-batches-bin')
-    os.makedirs(folder)
-    for name in [*('data_batch_%d' % at for at in range(1, 6)),
-                 'test_batch']:
-        with open(os.path.join(folder, name + '.bin'), 'wb') as file:
-            for at in range(40):
-                label = at % 10
-                plane = bytearray((at * 7 + i * 13) % 50 for i in range(1024))
-                for row in range(3 * label, 3 * label + 4):
-                    plane[row * 32:row * 32 + 32] = bytes([250]) * 32
-                file.write(bytes([label]) + bytes(plane) * 3)
 
 
 @test

@@ -6,8 +6,9 @@ import os
 
 from poseidon import _boot
 from poseidon.shared import download, host
+from poseidon.shared.patches import Patches
 
-_patches = host.Patches()
+_patches = Patches()
 
 
 def install():

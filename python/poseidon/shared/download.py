@@ -13,8 +13,9 @@ import threading
 
 from poseidon import _boot
 from poseidon.shared import host
+from poseidon.shared.patches import Patches
 
-_patches = host.Patches()
+_patches = Patches()
 _lock = threading.Lock()
 _calls = {}  # (target, what): how often this worker has called
 

@@ -16,12 +16,13 @@ import sys
 
 from poseidon import _job
 from poseidon.shared import host, turns
+from poseidon.shared.patches import Patches
 
 MADE = "made"                  # the record: a folder and who has made it
 PATIENCE = 20.0                # seconds until another removes an old folder
 _ENTRY = struct.Struct("=16sI")
 
-_patches = host.Patches()
+_patches = Patches()
 _spared = set()   # folders that this worker did not remove when it should
 _private = set()  # folders of this worker alone, by tempfile
 

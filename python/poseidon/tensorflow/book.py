@@ -18,10 +18,12 @@ class Site:
         self.between = None     # what the next group's turn takes
         self.applying = set()   # numbers of operations that apply it
         self.loss = None        # the tensor whose gradient this is
-        self.loss_mean = None   # ... of all workers
+        self.told = []          # numbers of this worker's rows
+        self.answers = []       # ... of all workers
         self.kind = "mean"      # of the loss, over the rows of a batch
         self.source = None      # a source.Source: rows are cut in the graph
         self.variables = []
+        self.steps = 0
 
 
 class Book:

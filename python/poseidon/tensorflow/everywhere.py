@@ -11,7 +11,7 @@ import contextlib
 import functools
 import sys
 
-from poseidon.shared import host
+from poseidon.shared import patches
 
 ROOTS = ("tensorflow", "keras", "tf_keras", "tensorflow_estimator",
          "tensorboard")
@@ -19,9 +19,9 @@ ROOTS = ("tensorflow", "keras", "tf_keras", "tensorflow_estimator",
 _table = None  # id: (original, replacement, patches), while they gather
 
 
-class Patches(host.Patches):
+class Patches(patches.Patches):
     def replace(self, functions):
-        """functions: [(module, name, make)]; see host.Patches.wrap."""
+        """functions: [(module, name, make)]; see patches.Patches."""
         for module, name, make in functions:
             original = getattr(module, name, None)
             if original is None:

@@ -10,6 +10,7 @@ from poseidon import _job, _lib
 from poseidon.tensorflow import core, gradients, groups, losses, source
 from poseidon.tensorflow.book import Site
 
+TOLD = 16    # numbers, at most
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -55,12 +56,13 @@ def put(tf, book, raws, by_hand):
                          variable))
     if not sent:
         return None
-    loss, kind = _loss(tf, sent)
+    told, kind = _losses(sent)
     signature = tuple((one.name, one.dtype.name, one.count, one.sparse)
-                      for one in sent) + (loss is not None,)
+                      for one in sent) + (len(told),)
     group = groups.like(len(book.sites), signature)
     site = Site(group)
-    site.kind, site.loss = kind, loss
+    site.kind, site.told = kind, told
+    site.loss = told[0] if told else None
     site.source = _source(tf, book, site, sent[0].raw.loss)
     _register(site, sent)
     _build(tf, book, site, sent)
@@ -76,19 +78,20 @@ def put(tf, book, raws, by_hand):
     return site
 
 
-def _loss(tf, sent):
-    """The loss whose gradients these are, if it is one for all; what its
-    rows are to it."""
-    found = {id(one.raw.loss): one.raw.loss for one in sent}
-    if len(found) != 1:
-        return None, "mean"
-    loss, = found.values()
-    if loss is None:
-        return None, "mean"
-    kind = losses.kind(loss)
-    if loss.shape.rank != 0 or loss.dtype.base_dtype.name not in FLOATS:
-        return None, kind
-    return loss, kind
+def _losses(sent):
+    """Numbers that are told to all workers with the gradients (the loss and
+    its terms), and what their rows are to the losses."""
+    found = {id(one.raw.loss): one.raw.loss for one in sent
+             if one.raw.loss is not None}
+    kinds, scalars = set(), []
+    for loss in found.values():
+        kind, terms = losses.look(loss)
+        kinds.add(kind)
+        scalars.extend(term for term in terms
+                       if term.dtype.base_dtype.name in FLOATS)
+    if len(kinds) > 1:
+        return [], "mixed"
+    return scalars[:TOLD], kinds.pop() if kinds else "mean"
 
 
 def _source(tf, book, site, loss):
@@ -112,10 +115,10 @@ def _register(site, sent):
                for index, one in enumerate(sent)]
     for index, one in enumerate(sent):
         groups.titles[group.key(index)] = one.name
-    if site.loss is not None:
-        key = group.name + "/loss"
-        groups.titles[key] = "the loss"
-        entries.append((key, site.loss.dtype, 1, core.DENSE, 0))
+    for index, loss in enumerate(site.told):
+        key = "%s/loss%d" % (group.name, index)
+        groups.titles[key] = "the loss " + loss.op.name
+        entries.append((key, loss.dtype, 1, core.DENSE, -len(sent)))
     try:
         core.register(group.name, entries)
     except _lib.Error as error:
@@ -139,8 +142,7 @@ def _build(tf, book, site, sent):
                 outs, site.enabled, turn, group=name, keys=keys, name="wait")
         site.waited = finite.op
         site.between = tf.identity(finite, name="between")
-        if site.loss is not None:
-            site.loss_mean = outs.pop()
+        site.answers = outs[len(sent):]
         for index, one in enumerate(sent):
             _take(tf, site, one, keys[index], outs[index], finite)
 
@@ -167,11 +169,11 @@ def _pushes(tf, site, sent, weight):
             outs[index] = core.ops.psd_push(values, **words)
         gates.extend(held)
     keys = [group.key(index) for index in range(len(sent))]
-    if site.loss is not None:
-        keys.append(group.name + "/loss")
+    for index, loss in enumerate(site.told):
+        keys.append("%s/loss%d" % (group.name, index))
         outs.append(core.ops.psd_push(
-            site.loss, enabled=site.enabled, weight=weight, key=keys[-1],
-            op=op, name="push_loss"))
+            loss, enabled=site.enabled, weight=weight, key=keys[-1], op=op,
+            name="push_loss%d" % index))
     return keys, outs, gates
 
 

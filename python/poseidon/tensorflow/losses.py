@@ -19,6 +19,7 @@ _ADD = frozenset("Add AddV2 Sub AddN Pack ConcatV2".split())
 _SCALE = frozenset("Mul RealDiv Div DivNoNan TruncateDiv".split())
 _BATCH = ("Dequeue", "IteratorGetNext")
 _NODES = 2000    # looked at, at most
+_TERMS = 8       # of a loss that are exchanged as well
 
 
 class _Look:
@@ -27,9 +28,12 @@ class _Look:
         self.penalty = False
         self.left = _NODES
         self.memo = {}
+        self.scalars = []    # on the way, of rows
 
     def down(self, tensor):
         op = tensor.op
+        if tensor.shape.rank == 0 and self.has_rows(tensor):
+            self.scalars.append(tensor)
         self.left -= 1
         if self.left < 0:
             self.kinds.add("mean")
@@ -115,15 +119,17 @@ def _constant(tensor):
     return None
 
 
-def kind(loss):
-    """"mean", "sum" or "mixed"."""
-    look = _Look()
-    if loss.shape.rank != 0 and look.has_rows(loss):
-        look.kinds.add("sum")    # tf.gradients adds the elements
+def look(loss):
+    """("mean", "sum" or "mixed"; the loss and the terms that it adds, as far
+    as they are numbers)."""
+    found = _Look()
+    if loss.shape.rank != 0 and found.has_rows(loss):
+        found.kinds.add("sum")    # tf.gradients adds the elements
     else:
-        look.down(loss)
-    if "sum" not in look.kinds:
-        return "mean"
-    if look.kinds == {"sum"} and not look.penalty:
-        return "sum"
-    return "mixed"
+        found.down(loss)
+    scalars = list({id(one): one for one in found.scalars}.values())[:_TERMS]
+    if "sum" not in found.kinds:
+        return "mean", scalars
+    if found.kinds == {"sum"} and not found.penalty:
+        return "sum", scalars
+    return "mixed", scalars

@@ -16,14 +16,13 @@ _KEPT = 1000     # plans of one graph
 _tf = None
 _on = False
 _after = None
-_weight = None   # what core.step was told last
 _quiet = threading.local()   # .on: this thread runs for us
 
 
 def install(tf, patch):
-    global _tf, _on, _after, _weight
+    global _tf, _on, _after
     from tensorflow.python.client import session
-    _tf, _on, _after, _weight = tf, True, run_after.After(), None
+    _tf, _on, _after = tf, True, run_after.After()
     feeds.forget()
     patch(session.BaseSession, "_do_run", _running)
     patch(session.BaseSession, "make_callable", _making)
@@ -120,7 +119,8 @@ def _train(self, mine, plan, fed, go):
     _start(self, mine)
     fed, rows, cut = feeds.cut(
         plan, fed, lambda part: _takes_part(self, mine, plan, part))
-    _tell(rows, cut)
+    # A sum is summed where the workers have parts of one batch.
+    core.step(rows, _lib.SUM if cut else _lib.MEAN)
     steps = [core.plug().psd_tf_steps(name) for name in plan.names]
     try:
         results = go(fed)
@@ -163,16 +163,6 @@ def _start(self, mine):
             run_start.run(_tf, self, missing)
     self.__dict__[run_start.CHECKED] = (mine.version,
                                         len(run_start.state(self)))
-
-
-def _tell(rows, cut):
-    """The weight of the pushes to come; a loss that is a sum is summed
-    where the workers have parts of one batch."""
-    global _weight
-    wanted = (rows, _lib.SUM if cut else _lib.MEAN)
-    if wanted != _weight:
-        core.step(*wanted)
-        _weight = wanted
 
 
 class _Quietly:

@@ -16,6 +16,7 @@ RHYTHM = 32       # --digest rotate: steps from one variable to the next
 class After:
     def __init__(self):
         self.steps = 0
+        self.runs = 0
         self.digest = os.environ.get("PSD_DIGEST") or "rotate"
         self.turn = 0
         self.said = 0
@@ -23,8 +24,12 @@ class After:
         self.refs = ctypes.byref(self.key), ctypes.byref(self.rank)
 
     def step(self, session, plan, results, rows):
-        """A training run has ended well."""
-        self.steps += 1
+        """A training run has ended well. Of several optimizers the one that
+        is ahead counts."""
+        for site in plan.sites:
+            site.steps += 1
+        self.runs += 1
+        self.steps = max(self.steps, max(site.steps for site in plan.sites))
         loss = math.nan
         if plan.loss >= 0:
             loss = float(results[plan.loss])
@@ -32,7 +37,7 @@ class After:
         if _job.job().size > 1:
             self._look(plan)
             if self.digest == "step" or (
-                    self.digest == "rotate" and self.steps % RHYTHM == 0):
+                    self.digest == "rotate" and self.runs % RHYTHM == 0):
                 self._audit(session, plan)
 
     def _audit(self, session, plan):

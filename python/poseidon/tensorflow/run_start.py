@@ -39,13 +39,13 @@ def missing(tf, session, book):
     for variable in (book.graph.get_collection(keys.GLOBAL_VARIABLES)
                      + trained):
         number = variable.op._id
-        if number not in known and number not in found and _is_sendable(
+        if number not in known and number not in found and is_sendable(
                 variable):
             found[number] = variable
     return list(found.values())
 
 
-def _is_sendable(variable):
+def is_sendable(variable):
     return getattr(variable, "initializer", None) is not None and (
         variable.dtype.base_dtype.name not in ("string", "resource",
                                                "variant"))
