@@ -7,8 +7,8 @@ import sys
 
 from poseidon import _job
 from poseidon.tensorflow import (
-    aside, cluster, data, fetch, fields, gfiles, graph, hooks, keras,
-    keras_calls, keras_start, models, saver, seed, tape, writer)
+    aside, cluster, data, everywhere, fetch, fields, gfiles, graph, hooks,
+    keras, keras_calls, keras_start, models, saver, seed, tape, writer)
 
 # Modules with install(tf) and uninstall().
 PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph,
@@ -29,8 +29,9 @@ def apply(module):
     tf = getattr(overlay, "real", None) or module
     _check_version(tf)
     _show_stacks()
-    for part in PARTS:
-        part.install(tf)
+    with everywhere.gathered():
+        for part in PARTS:
+            part.install(tf)
 
 
 def applied():

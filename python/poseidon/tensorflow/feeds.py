@@ -13,7 +13,7 @@ import numpy
 
 from poseidon import _job
 from poseidon.shared import lines, rows
-from poseidon.tensorflow import agree
+from poseidon.tensorflow import agree, fields
 
 _parts = {}      # rows of a batch: rows.Batch
 
@@ -128,6 +128,8 @@ def _say_whole(plan, count, why):
     job = _job.job()
     if plan.batch is not None and not plan.rows:
         count = plan.batch
+    if count <= 1:
+        count = fields.batch_size() or count
     if not plan.said:
         plan.said = True
         if why is not None and job.batch != "per-worker":

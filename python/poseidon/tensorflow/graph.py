@@ -158,7 +158,7 @@ def exchange(graph, pairs):
         site = book.Site(None)
         mine.sites.append(site)
         return pairs, [site]
-    core.start(_tf)
+    core.load(_tf)
     raws, unknown = mine.record.behind([grad for grad, _ in given])
     loose = [pair for pair, alone in zip(given, unknown) if alone]
     site = insert.put(_tf, mine, raws, loose)

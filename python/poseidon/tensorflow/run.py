@@ -154,6 +154,7 @@ def _train(self, mine, plan, fed, go):
         if _boot.is_worker():
             _after.step(self, plan, results, 0)
         return results
+    core.start(_tf)
     turns.passing()
     seed.fork()
     _start(self, mine)
