@@ -86,6 +86,13 @@ static int read_command(struct plan_request *request, struct cluster *cluster,
         return psd_run_complain(EXIT_CODE_OS, "out of memory");
     }
     cluster->roles = task_has_roles(cluster, &request->commands);
+    /* A script with roles wants at least one ps; beside worker 0 it costs
+     * nothing. */
+    if (cluster->roles && cluster->servers == 0 && cluster->workers > 0 &&
+        task_wants_servers(&request->commands) &&
+        cluster_add_server(cluster, cluster->worker_seats[0].host) != PSD_OK) {
+        return psd_run_complain(EXIT_CODE_OS, "out of memory");
+    }
     return 0;
 }
 

@@ -241,6 +241,7 @@ int psd_run_start(const struct run_settings *settings, struct cluster *cluster,
     plan.logs = logs;
     plan.stall_after_ms = (uint32_t)(settings->stall_after * 1000.0);
     plan.stall_stop = strcmp(settings->on_stall, "stop") == 0;
+    plan.native = settings->job.tf_native;
     plan.argc = argc;
     plan.argv = argv;
     plan.tensorboard = settings->tensorboard ? settings->out : NULL;

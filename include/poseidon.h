@@ -105,11 +105,17 @@ typedef enum psd_memory {
  * REDUCE: the answer is the mean (sum, ...) of this step; nothing is kept.
  * STORE:  the servers own the value and apply the mean of each step to it by
  *         an optim row; the answer is the new value. float32 only.
- * GATHER: contributions differ in length (up to `count`); see psd_gather. */
+ * GATHER: contributions differ in length (up to `count`); see psd_gather.
+ * SHARED: the servers own the value; each push is added to it at once and is
+ *         answered by what the value then is (policy hogwild). Nobody waits
+ *         for another worker, who may be at another step or have left; an
+ *         absent push only asks for the value. psd_broadcast sets it. The op
+ *         is SUM, and the workers' values differ: no digest is taken. */
 typedef enum psd_kind {
     PSD_KIND_REDUCE = 0,
     PSD_KIND_STORE = 1,
-    PSD_KIND_GATHER = 2
+    PSD_KIND_GATHER = 2,
+    PSD_KIND_SHARED = 3
 } psd_kind;
 
 struct psd_session; /* opaque */
@@ -234,8 +240,9 @@ PSD_API psd_status psd_gather(struct psd_session *session, psd_tensor tensor,
                               const void *data, uint64_t count, void *out,
                               uint64_t *counts, psd_ticket *ticket_p);
 
-/* Give every worker the bits of rank `root`. For STORE it also sets the
- * value that the servers own. Collective. */
+/* Give every worker the bits of rank `root`. For STORE and SHARED it also sets
+ * the value that the servers own; of a SHARED one a worker gets what it is by
+ * then, which may have the first pushes of others in it. Collective. */
 PSD_API psd_status psd_broadcast(struct psd_session *session,
                                  psd_tensor tensor, void *data, uint32_t root);
 

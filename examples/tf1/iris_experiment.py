@@ -35,8 +35,9 @@ def main():
     folder = os.environ.get("OUTPUT_DIR", "/data/tensorflow-output")
     result = learn_runner.run(experiment_fn=make_experiment,
                               output_dir=os.path.join(folder, name))
-    print("step %d: loss %.4f" % (result[0]["global_step"],
-                                  result[0]["loss"]))
+    if isinstance(result, tuple):  # the master evaluates, a worker trains
+        print("step %d: loss %.4f" % (result[0]["global_step"],
+                                      result[0]["loss"]))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ import sys
 
 def _is_wanted():
     get = os.environ.get
-    return (sys.version_info >= (3, 8) and bool(get("PSD_AGENT"))
-            and get("PSD_ROLE") == "worker"
+    role = get("PSD_ROLE")  # a ps is no member of the job, but waits for it
+    return (sys.version_info >= (3, 8)
+            and (role == "ps" or role == "worker" and bool(get("PSD_AGENT")))
             and get("PSD_DISABLE", "") in ("", "0"))
 
 

@@ -32,11 +32,15 @@ def start():
     if _finder is not None:
         return
     _offer_tf1()
+    if os.environ.get("PSD_TF_NATIVE", "0") != "0":
+        return
     if token and token != _me():
         _explain()
         return
     for name, adapter in FRAMEWORKS.items():
-        after_import(name, _joiner(adapter))
+        if name == "tensorflow" or os.environ.get("PSD_ROLE") != "ps":
+            after_import(name, _joiner(adapter))
+    _explain_missing()
     os.register_at_fork(after_in_child=_forked)
 
 
@@ -142,6 +146,23 @@ def _explain():
             from poseidon import _job
             _job.say("the script was started by %s: it distributes itself, "
                      "Poseidon stands aside" % name)
+
+
+def _explain_missing():
+    """A framework that this Python does not have is told in one sentence,
+    before the traceback, as a host may have several Pythons."""
+    show = sys.excepthook
+
+    def tell(kind, error, trace):
+        name = getattr(error, "name", None)
+        if isinstance(error, ModuleNotFoundError) and name in FRAMEWORKS:
+            from poseidon import _job
+            _job.warn_once(name, "%s on %s has no %s: install it there, or "
+                           "start the script with the Python that has it"
+                           % (sys.executable, _job.job().host, name))
+        show(kind, error, trace)
+
+    sys.excepthook = tell
 
 
 def _joiner(adapter):

@@ -57,8 +57,10 @@ CALLS = {  # name: result, arguments
     "psd_push_pull": (_INT, _P, Tensor, _P, _REAL, _INT, _P),
     "psd_broadcast": (_INT, _P, Tensor, _P, _U32),
     "psd_barrier": (_INT, _P),
+    "psd_join": (_INT, _P),
     "psd_audit": (_INT, _P, Tensor, _P, ctypes.c_size_t),
     "psd_alloc": (_P, _P, ctypes.c_size_t),
+    "psd_mark": (None, _P, _TEXT, _INT),
     "psd_metrics": (_INT, _P, _U64, _REAL, _U64),
     "psd_step_open": (_INT, _P, ctypes.POINTER(_P)),
     "psd_step_close": (None, _P),
@@ -117,6 +119,10 @@ def session():
         atexit.register(_at_exit)
         os.register_at_fork(after_in_child=_forget)
     return _session
+
+
+def is_open():
+    return _session is not None
 
 
 def step():

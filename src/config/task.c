@@ -346,26 +346,34 @@ psd_status task_fill(const struct task_book *book, struct task task,
     return PSD_OK;
 }
 
-bool task_has_roles(const struct cluster *cluster,
-                    const struct launch_words *commands)
+static bool has_placeholder(const struct launch_words *commands,
+                            enum placeholder placeholder)
 {
-    if (cluster->roles) {
-        return true;
-    }
     for (uint32_t i = 0; i < commands->count; i++) {
         const char *text = commands->words[i];
 
         while (*text != '\0') {
             struct piece piece = next_piece(text);
 
-            if (piece.placeholder == PLACEHOLDER_JOB_NAME ||
-                piece.placeholder == PLACEHOLDER_TASK_INDEX) {
+            if (piece.placeholder == placeholder) {
                 return true;
             }
             text += piece.step;
         }
     }
     return false;
+}
+
+bool task_has_roles(const struct cluster *cluster,
+                    const struct launch_words *commands)
+{
+    return cluster->roles || has_placeholder(commands, PLACEHOLDER_JOB_NAME) ||
+           has_placeholder(commands, PLACEHOLDER_TASK_INDEX);
+}
+
+bool task_wants_servers(const struct launch_words *commands)
+{
+    return has_placeholder(commands, PLACEHOLDER_PS_HOSTS);
 }
 
 /* ---- commands ----------------------------------------------------------- */

@@ -52,6 +52,8 @@ psd_status task_split(const char *line, uint32_t workers,
  * {task_index}, or the cluster file says roles. */
 bool task_has_roles(const struct cluster *cluster,
                     const struct launch_words *commands);
+/* Do the commands ask for the addresses of servers, {ps_hosts}? */
+bool task_wants_servers(const struct launch_words *commands);
 
 /* {rank} {size} {host} {job_name} {task_index} {ps_hosts} {worker_hosts}
  * {master} filled in; {{rank}} is {rank} itself, other braces stay, and so

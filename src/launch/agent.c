@@ -25,10 +25,12 @@
 #include "launch/cgroup.h"
 #include "launch/exit_code.h"
 #include "launch/folder.h"
+#include "launch/ps.h"
 #include "launch/helper.h"
 #include "launch/tree.h"
 
 #define KILL_EVERY_MS 10
+#define PS_MS         5000 /* for a ps to end by itself */
 #define EXIT_MS       300  /* for the last frames of a dead member */
 #define PIPES_MS      1000 /* for the ends of the pipes, once all are dead */
 #define BEATS         40   /* in the time after which psd_run counts as lost */
@@ -160,6 +162,40 @@ static void on_kill(struct loop_timer *timer)
     check_done(agent);
     loop_timer_start(agent->loop, &agent->end_timer,
                      KILL_EVERY_MS * CLOCK_NS_PER_MS, on_kill);
+}
+
+static void on_ps(struct loop_timer *timer)
+{
+    struct agent *agent = list_entry(timer, struct agent, end_timer);
+    bool alive = false;
+
+    for (uint32_t i = 0; i < agent->process_count; i++) {
+        alive = alive || agent->processes[i].alive;
+    }
+    if (!alive || clock_ns() >= agent->ps_due_ns) {
+        agent_end(agent, AGENT_END_MS);
+    } else {
+        loop_timer_start(agent->loop, &agent->end_timer,
+                         KILL_EVERY_MS * CLOCK_NS_PER_MS, on_ps);
+    }
+}
+
+/* The workers are done: a ps that waits for that ends by itself. False: there
+ * is none, or not only that. */
+static bool let_ps_leave(struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->process_count; i++) {
+        if (agent->processes[i].alive && !agent->processes[i].is_server) {
+            return false;
+        }
+    }
+    if (agent->ending || agent->ps_due_ns != 0 ||
+        ps_release(agent->folder) == 0) {
+        return false;
+    }
+    agent->ps_due_ns = clock_ns() + PS_MS * CLOCK_NS_PER_MS;
+    on_ps(&agent->end_timer);
+    return true;
 }
 
 void agent_end(struct agent *agent, uint32_t grace_ms)
@@ -447,7 +483,7 @@ static psd_status deliver(void *user, struct psd_link *link,
         return PSD_OK;
     case FRAME_STOP:
         status = launch_stop_unpack(&stop, payload, header->size);
-        if (status == PSD_OK) {
+        if (status == PSD_OK && !let_ps_leave(agent)) {
             agent_end(agent, stop.grace_ms);
         }
         return status;

@@ -34,6 +34,7 @@ struct agent {
     struct gate *gate;
     struct process *processes; /* servers, then workers */
     uint32_t process_count;    /* that were started */
+    uint64_t ps_due_ns; /* until then a ps may end by itself; 0: not asked */
     bool ending;
     uint64_t kill_due_ns;
     uint64_t pipes_due_ns;

@@ -31,7 +31,8 @@ static void tell_alone(struct supervise *supervise)
     const char *off = getenv(LAUNCH_DISABLE);
     char text[512];
 
-    if (off != NULL && off[0] != '\0' && strcmp(off, "0") != 0) {
+    if (supervise->plan->native ||
+        (off != NULL && off[0] != '\0' && strcmp(off, "0") != 0)) {
         return; /* as it was wished */
     }
     for (uint32_t i = 0; i < start->task_count; i++) {

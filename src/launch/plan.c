@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "launch/port.h"
 #include "launch/spawn.h"
 #include "launch/supervise.h"
 #include "config/task.h"
@@ -229,6 +230,25 @@ static psd_status fill(struct planning *planning, uint32_t host,
     return status == PSD_OK ? add_tasks(planning, host, start) : status;
 }
 
+/* The addresses that commands may ask for. On this machine they are free ones,
+ * on others nobody can know. */
+static psd_status make_book(struct planning *planning, char *error,
+                            size_t error_size)
+{
+    const struct cluster *cluster = planning->request->cluster;
+    const char *ports = planning->request->settings->ports;
+    char first[16];
+
+    if (cluster->host_count == 1 && cluster->hosts[0].local &&
+        cluster->roles && strcmp(ports, "0") == 0) {
+        snprintf(first, sizeof(first), "%u",
+                 port_find(TASK_PORT_FIRST,
+                           cluster->workers + cluster->servers));
+        ports = first;
+    }
+    return task_book_init(&planning->book, cluster, ports, error, error_size);
+}
+
 psd_status plan_make(const struct plan_request *request,
                      struct launch_start **starts_p, char *error,
                      size_t error_size)
@@ -251,8 +271,7 @@ psd_status plan_make(const struct plan_request *request,
         status = auth_random(&planning.job, sizeof(planning.job));
     }
     if (status == PSD_OK) {
-        status = task_book_init(&planning.book, request->cluster,
-                                request->settings->ports, error, error_size);
+        status = make_book(&planning, error, error_size);
     }
     for (uint32_t i = 0; i < count && status == PSD_OK; i++) {
         status = fill(&planning, i, &starts[i]);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "launch/exit_code.h"
 #include "launch/injection.h"
+#include "launch/ps.h"
 #include "launch/spawn.h"
 
 #define PROCESS_WORDS_MAX 4
@@ -37,6 +38,7 @@ static psd_status make_environment(const struct process *process,
         { "PSD_SIZE", start->workers },
         { "PSD_LOCAL_RANK", process->local },
         { "PSD_LOCAL_SIZE", launch_start_local(start) },
+        { "PSD_SERVERS", start->servers },
         { "PSD_INCARNATION", 0 },
         { LOOK_VARIABLE, (uint32_t)look_signal() },
     };
@@ -57,15 +59,16 @@ static psd_status make_environment(const struct process *process,
         status = spawn_environment_set(environment_p, "PSD_LOG_DIR",
                                        start->logs);
     }
-    if (status == PSD_OK && !is_ps) { /* a ps is no member */
-        status = spawn_environment_set(environment_p, "PSD_AGENT", agent_path);
+    if (status == PSD_OK) { /* a ps is no member */
+        status = spawn_environment_set(
+            environment_p, is_ps ? PS_VARIABLE : "PSD_AGENT", agent_path);
     }
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) &&
                        status == PSD_OK && !is_ps;
          i++) {
         status = set_number(environment_p, numbers[i].name, numbers[i].value);
     }
-    if (status == PSD_OK && !task->is_server) {
+    if (status == PSD_OK && task->command.count > 0) {
         status = injection_add(environment_p);
     }
     if (status != PSD_OK) {

@@ -29,6 +29,7 @@ struct supervise_plan {
     int ready_fd;             /* told when all run; takes it; -1: none */
     uint32_t stall_after_ms;  /* 0: the master's own rule */
     bool stall_stop;          /* a stall ends the job */
+    bool native;              /* --tf-native: nobody is to enter */
     int argc;                 /* psd_run's own command line */
     char *const *argv;
 };

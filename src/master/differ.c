@@ -56,7 +56,7 @@ uint32_t differ_finish(struct differ *differ)
 
 static const char *kind_name(uint8_t kind)
 {
-    static const char *const names[] = { "", " store", " gather" };
+    static const char *const names[] = { "", " store", " gather", " shared" };
 
     return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : " ?";
 }

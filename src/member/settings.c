@@ -48,6 +48,10 @@ const struct option_row psd_settings_rows[] = {
       .job = true,
       .help = "share batches of evaluation among the workers, too; default: "
               "each evaluates on all data" },
+    { .name = "tf-native", .kind = OPTION_FLAG, .offset = FIELD(tf_native),
+      .job = true,
+      .help = "only start a script that distributes itself: TensorFlow's own "
+              "servers do the work, for comparison" },
     { .name = "seed", .kind = OPTION_UINT, .offset = FIELD(seed),
       .low = 0, .high = UINT32_MAX, .job = true,
       .help = "with which random numbers begin, on all workers; default: one "

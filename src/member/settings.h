@@ -22,6 +22,7 @@ struct psd_settings {
     const char *accum;     /* auto, or 1 to SETTINGS_ACCUM_MAX */
     const char *nan;       /* allow, skip, stop */
     bool shard_eval;       /* evaluation is shared, too */
+    bool tf_native;        /* TensorFlow's own runtime does the work */
     uint64_t seed;         /* of all workers; psd_run draws it */
 };
 

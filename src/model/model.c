@@ -89,7 +89,7 @@ psd_status model_check_spec(const struct message_spec *spec, char *error,
     if (unit == 0) {
         return spec_error(error, error_size, spec, "its dtype is none");
     }
-    if (spec->kind > PSD_KIND_GATHER) {
+    if (spec->kind > PSD_KIND_SHARED) {
         return spec_error(error, error_size, spec, "its kind is none");
     }
     if (!isfinite(spec->rate) || !isfinite(spec->momentum)) {

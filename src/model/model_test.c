@@ -349,7 +349,7 @@ static void bad_specs_are_refused_with_a_sentence(void **state)
     spec.count = (UINT64_C(1) << 48) + 1;
     assert_bad(spec, "count");
     spec = good;
-    spec.kind = 3;
+    spec.kind = 4;
     assert_bad(spec, "kind");
     spec.kind = PSD_KIND_GATHER;
     spec.count = WIRE_DATA_MAX / 4 + 1;

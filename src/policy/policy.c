@@ -5,5 +5,6 @@
 
 const struct psd_policy *const psd_policies[] = {
     &psd_policy_sync,
+    &psd_policy_hogwild,
     NULL,
 };

@@ -49,11 +49,21 @@ struct psd_tally {
     uint64_t step;                /* the round that is open */
     struct rankset arrived;       /* in this round */
     const struct rankset *live;   /* ranks that take part: not joined */
+    uint64_t *turn;               /* rows that step apart: the step that each
+                                   * rank pushes next; else NULL */
 };
+
+/* The step that `rank` pushes next. */
+static inline uint64_t tally_step(const struct psd_tally *tally,
+                                  uint32_t rank)
+{
+    return tally->turn != NULL ? tally->turn[rank] : tally->step;
+}
 
 struct psd_policy {
     const char *name;
     const char *summary;
+    bool apart; /* each rank counts its own steps; a round is of one rank */
     /* Does this push count? Records it in the tally if so. */
     bool (*accept)(struct psd_tally *tally, uint32_t rank, uint64_t step);
     /* Close the round now? Asked after each accepted push and each
@@ -62,6 +72,7 @@ struct psd_policy {
 };
 
 extern const struct psd_policy psd_policy_sync;
+extern const struct psd_policy psd_policy_hogwild;
 
 /* Every row there is; ends with NULL. */
 extern const struct psd_policy *const psd_policies[];

@@ -47,7 +47,7 @@ psd_status board_add(struct board *board, uint32_t first,
         size_t size = reduce_store_size(tensor, block->size);
         char *value;
 
-        if (tensor->kind != PSD_KIND_STORE || block->shard != board->rank) {
+        if (size == 0 || block->shard != board->rank) {
             continue;
         }
         value = alloc(user, size);
@@ -177,9 +177,9 @@ static void gather_round(struct board *board, const struct board_cell *cell,
     }
 }
 
-static void run_cell(struct board *board, struct board_cell *cell,
-                     uint32_t index, uint64_t step,
-                     const struct board_kept *kept)
+/* What a round of this block is about. */
+static void begin_round(struct board *board, const struct board_cell *cell,
+                        uint32_t index, uint64_t step)
 {
     const struct model_block *block = &board->model->blocks[index];
     struct reduce_round *round = &board->round;
@@ -192,6 +192,15 @@ static void run_cell(struct board *board, struct board_cell *cell,
         round->value =
             (void *)(board->arena[block->shard] + cell->value - 1);
     }
+}
+
+static void run_cell(struct board *board, struct board_cell *cell,
+                     uint32_t index, uint64_t step,
+                     const struct board_kept *kept)
+{
+    struct reduce_round *round = &board->round;
+
+    begin_round(board, cell, index, step);
     gather_round(board, cell, (uint32_t)step + 1, kept);
     reduce_run(round);
     cell->flags = round->flags;
@@ -245,6 +254,35 @@ enum board_state board_try(struct board *board, uint32_t index, uint64_t step,
     run_cell(board, cell, index, step, &mine);
     atomic_store_explicit(&cell->done, (uint32_t)step + 1,
                           memory_order_release);
+    wake(board, index);
+    return BOARD_DONE;
+}
+
+enum board_state board_add_to(struct board *board, uint32_t index,
+                              const struct board_call *call)
+{
+    struct board_cell *cell = board_cell(board, index);
+    struct reduce_round *round = &board->round;
+    uint32_t unlocked = 0;
+
+    if (!atomic_compare_exchange_strong(&cell->claimed, &unlocked, 1)) {
+        return BOARD_BUSY;
+    }
+    begin_round(board, cell, index, 0);
+    for (uint32_t r = 0; r < board->ranks; r++) {
+        round->rank[r] = (struct reduce_rank){ .data = NULL };
+    }
+    round->rank[board->rank] = (struct reduce_rank){
+        .data = call->data,
+        .weight = call->weight,
+        .length = round->size,
+        .op = call->op,
+    };
+    round->output[0] = call->out;
+    round->outputs = 1;
+    reduce_run(round);
+    atomic_fetch_add_explicit(&cell->done, 1, memory_order_relaxed);
+    atomic_store_explicit(&cell->claimed, 0, memory_order_release);
     wake(board, index);
     return BOARD_DONE;
 }

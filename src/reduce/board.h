@@ -10,8 +10,11 @@
  *
  * A step of a block: publish (each rank) -> claim (one) -> reduce_run ->
  * done. A rank publishes step n + 1 only after it has seen step n done, so a
- * cell is never overwritten while somebody reads it. Redo slots, with which a
- * survivor finishes what a killed claimer began, will go into the cell.
+ * cell is never overwritten while somebody reads it. A SHARED block has no
+ * steps in common: `claimed` is the lock of its value, whoever has it adds its
+ * own push and takes the value, straight from and to its private memory.
+ * Redo slots, with which a survivor finishes what a killed claimer began, will
+ * go into the cell.
  *
  * One thread per process at a time; the cells are shared between processes.
  */
@@ -46,14 +49,15 @@ struct board_entry {
 };
 
 struct board_cell {
-    _Atomic uint32_t claimed; /* steps claimed */
+    _Atomic uint32_t claimed; /* steps claimed; SHARED: 1 while locked */
     _Atomic uint32_t done;    /* steps done */
     uint16_t flags;           /* of the last one, as in reduce_round */
     uint16_t pad;
     uint32_t contributors;
     uint32_t length;
     uint32_t bad;
-    uint64_t value;           /* STORE: offset in the owner's arena, + 1 */
+    uint64_t value;           /* STORE, SHARED: offset in the owner's arena,
+                               * + 1 */
     uint64_t pad3[4];
     struct board_entry entry[];
 };
@@ -85,7 +89,7 @@ psd_status board_init(struct board *board, const struct shm_board *shm,
 void board_fini(struct board *board);
 
 /* Cells for the blocks [first, model->block_count): checks that they fit, and
- * gives the STORE blocks that this rank owns their value, taken with `alloc`.
+ * gives the kept blocks that this rank owns their value, taken with `alloc`.
  * Before any rank publishes them. */
 psd_status board_add(struct board *board, uint32_t first,
                      void *(*alloc)(void *user, size_t size), void *user);
@@ -120,6 +124,19 @@ typedef struct board_kept board_kept_call(void *user, uint32_t block);
  * and nobody else does. `kept` is asked when this rank keeps the block. */
 enum board_state board_try(struct board *board, uint32_t block, uint64_t step,
                            board_kept_call *kept, void *user);
+
+/* What this rank says of a SHARED block. */
+struct board_call {
+    const void *data; /* NULL: nothing, it only asks */
+    void *out;
+    double weight;
+    uint8_t op;
+};
+
+/* Add to a SHARED block and take its value; the outcome is in board->round.
+ * BOARD_BUSY: another rank is at it. */
+enum board_state board_add_to(struct board *board, uint32_t block,
+                              const struct board_call *call);
 
 /* This rank has published: wake the owner of the block if the block now waits
  * for it alone. */

@@ -24,7 +24,12 @@ size_t reduce_store_size(const struct model_tensor *tensor, uint32_t size)
 {
     const struct psd_optim *optim = optim_find(tensor->optim);
 
-    return (size_t)size * (1 + (optim == NULL ? 0 : optim->slots));
+    if (tensor->kind == PSD_KIND_SHARED) {
+        return size;
+    }
+    return tensor->kind != PSD_KIND_STORE || optim == NULL
+               ? 0
+               : (size_t)size * (1 + optim->slots);
 }
 
 bool reduce_op_fits(const struct model_tensor *tensor, unsigned op)
@@ -33,6 +38,9 @@ bool reduce_op_fits(const struct model_tensor *tensor, unsigned op)
 
     if (tensor->kind == PSD_KIND_GATHER) {
         return op == WIRE_OP_GATHER;
+    }
+    if (tensor->kind == PSD_KIND_SHARED) {
+        return op == PSD_OP_SUM || op == WIRE_OP_COPY;
     }
     switch (op) {
     case PSD_OP_MEAN:
@@ -204,6 +212,37 @@ static void run_store(struct reduce_round *round, unsigned op,
     copy_out(round, round->value);
 }
 
+/* The push of one rank is added to the value, which is its answer; a
+ * broadcast (COPY) sets the value. */
+static void run_shared(struct reduce_round *round)
+{
+    size_t count = round->size / dtype_size(round->tensor->dtype);
+    const void *data[2] = { round->value, NULL };
+    struct sum_inputs inputs = { data, NULL, 2 };
+    uint32_t who = 0;
+    unsigned bad;
+
+    while (who < round->ranks && round->rank[who].data == NULL) {
+        who++;
+    }
+    round->length = round->size;
+    if (who == round->ranks || !(round->rank[who].weight > 0.0)) {
+        copy_out(round, round->value);
+        return;
+    }
+    round->contributors = 1;
+    data[1] = round->rank[who].data;
+    if (round->rank[who].op == WIRE_OP_COPY) {
+        memcpy(round->value, data[1], round->size);
+        copy_out(round, round->value);
+        return;
+    }
+    round->output[round->outputs] = round->value;
+    bad = sum_elements(round->tensor->dtype, PSD_OP_SUM, &inputs,
+                       round->output, round->outputs + 1, count);
+    round->bad = bad == 0 ? 0 : bad == 2 ? who + 1 : round->ranks + 1;
+}
+
 static void run_gather(struct reduce_round *round)
 {
     for (uint32_t i = 0; i < round->outputs; i++) {
@@ -233,6 +272,10 @@ void reduce_run(struct reduce_round *round)
     round->contributors = 0;
     round->length = 0;
     round->bad = 0;
+    if (round->tensor->kind == PSD_KIND_SHARED) {
+        run_shared(round);
+        return;
+    }
     op = agreed_op(round);
     if (op == 0) {
         return;

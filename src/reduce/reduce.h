@@ -28,7 +28,8 @@ struct reduce_round {
     void **output;             /* where the answer goes; may be inputs */
     uint32_t outputs;
     float *value;              /* STORE: the value, then its slots, each of
-                                * `size` bytes; else NULL */
+                                * `size` bytes. SHARED: the value, of any
+                                * type. Else NULL */
     /* Room for the caller to lend: `ranks` each. */
     const void **input;
     double *weight;
@@ -45,13 +46,15 @@ struct reduce_round {
  * end to end. */
 size_t reduce_gather_size(uint32_t ranks, uint64_t most);
 
-/* Bytes of a STORE block's value with its slots. */
+/* Bytes of the value that is kept of a block, with its slots: STORE and
+ * SHARED; 0 for the others. */
 size_t reduce_store_size(const struct model_tensor *tensor, uint32_t size);
 
 psd_status reduce_round_init(struct reduce_round *round, uint32_t ranks);
 void reduce_round_fini(struct reduce_round *round);
 
-/* Sum a block. */
+/* Sum a block. SHARED: one rank is in the round; what it pushed is added to
+ * the value. */
 void reduce_run(struct reduce_round *round);
 
 /* What is known of a tensor, and of one more block of it: the lowest rank, so

@@ -15,23 +15,45 @@ static struct shard_rank *rank_of(struct shard *shard,
     return &shard->rank[link->identity.rank];
 }
 
+/* Where this shard keeps `rank`'s part of a block when it comes by value. */
+static char *slot_memory(const struct shard *shard, uint32_t index,
+                         uint32_t rank)
+{
+    return shard->blocks[shard->local[index] - 1].buffer +
+           (size_t)rank * shard->model->blocks[index].size;
+}
+
 /* ---- answers ----------------------------------------------------------- */
+
+/* What an answer by frame carries. Ranks that step apart have one each: it
+ * must last while others push. */
+static char *result_of(const struct shard *shard, uint32_t rank,
+                       uint32_t index)
+{
+    const struct shard_block *block =
+        &shard->blocks[shard->local[index] - 1];
+
+    return block->policy->apart ? slot_memory(shard, index, rank)
+                                : block->result;
+}
 
 static void answer_header(const struct shard *shard, uint32_t rank,
                           uint32_t index, struct frame_header *header)
 {
     uint32_t local = shard->local[index] - 1;
     const struct shard_block *block = &shard->blocks[local];
+    const struct shard_slot *slot = &block->slots[rank];
+    bool apart = block->policy->apart;
 
     *header = (struct frame_header){
         .type = FRAME_ANSWER,
         .epoch = shard->epoch,
         .block = index,
-        .step = block->tally.step - 1,
+        .step = tally_step(&block->tally, rank) - 1,
         .flags = block->result_flags,
-        .weight = block->contributors,
+        .weight = apart ? slot->weight > 0.0 : block->contributors,
         .rank = (uint16_t)rank,
-        .ranks = (uint16_t)block->bad,
+        .ranks = (uint16_t)(apart ? slot->bad : block->bad),
         .length = block->result_length,
     };
 }
@@ -51,12 +73,12 @@ static psd_status answer_send(struct shard *shard, uint32_t rank,
     const struct shard_slot *slot = &block->slots[rank];
     struct psd_link *link = shard->rank[rank].link;
     struct frame_header header;
-    const char *payload = block->result;
+    const char *payload = result_of(shard, rank, index);
 
     answer_header(shard, rank, index, &header);
     if (follows(&shard->rank[rank])) {
         header.flags = FRAME_FLAG_FOLLOW;
-        header.step = block->tally.step;
+        header.step = tally_step(&block->tally, rank);
         header.ranks = 0;
         header.length = 0;
     } else if (slot->answer != NULL) {
@@ -126,7 +148,7 @@ static void round_fill(struct shard *shard, struct shard_block *block,
                        uint32_t index)
 {
     struct reduce_round *round = &shard->round;
-    bool by_frame = false;
+    char *by_frame = NULL;
 
     round->tensor =
         &shard->model->tensors[shard->model->blocks[index].tensor];
@@ -145,7 +167,7 @@ static void round_fill(struct shard *shard, struct shard_block *block,
         if (slot->answer != NULL) {
             round->output[round->outputs++] = slot->answer;
         } else {
-            by_frame = true;
+            by_frame = result_of(shard, r, index);
         }
         rank->weight = slot->weight;
         rank->op = slot->op;
@@ -154,17 +176,31 @@ static void round_fill(struct shard *shard, struct shard_block *block,
             rank->length = slot->length;
         }
     }
-    if (by_frame) {
-        round->output[round->outputs++] = block->result;
+    if (by_frame != NULL) {
+        round->output[round->outputs++] = by_frame;
     }
+}
+
+/* The next one begins: of all, or of those who were in it. */
+static void close_round(struct shard_block *block, uint32_t ranks)
+{
+    for (uint32_t r = 0; r < ranks && block->policy->apart; r++) {
+        if (rankset_has(&block->tally.arrived, r)) {
+            block->slots[r].bad = block->bad;
+            block->tally.turn[r]++;
+        }
+    }
+    block->tally.step++;
+    memset(&block->tally.arrived, 0, sizeof(block->tally.arrived));
 }
 
 /* Also called when a worker joins: its absence may complete the round. */
 static void settle(struct shard *shard, uint32_t index)
 {
     struct shard_block *block = &shard->blocks[shard->local[index] - 1];
+    const struct rankset arrived = block->tally.arrived;
 
-    if (!shard->policy->complete(&block->tally)) {
+    if (!block->policy->complete(&block->tally)) {
         return;
     }
     round_fill(shard, block, index);
@@ -173,10 +209,11 @@ static void settle(struct shard *shard, uint32_t index)
     block->result_length = shard->round.length;
     block->contributors = shard->round.contributors;
     block->bad = shard->round.bad;
-    block->tally.step++;
-    memset(&block->tally.arrived, 0, sizeof(block->tally.arrived));
+    close_round(block, shard->ranks);
     for (uint32_t r = 0; r < shard->ranks; r++) {  /* answer */
-        answer_queue(shard, r, index);
+        if (!block->policy->apart || rankset_has(&arrived, r)) {
+            answer_queue(shard, r, index);
+        }
     }
 }
 
@@ -243,15 +280,8 @@ static bool is_new(const struct shard *shard, const struct shard_rank *from,
 
     return header->epoch == shard->epoch &&
            header->incarnation == from->incarnation &&
-           header->step == tally->step && !rankset_has(&tally->arrived, rank);
-}
-
-/* Where this shard keeps `rank`'s part of a block when it comes by value. */
-static char *slot_memory(const struct shard *shard, uint32_t index,
-                         uint32_t rank)
-{
-    return shard->blocks[shard->local[index] - 1].buffer +
-           (size_t)rank * shard->model->blocks[index].size;
+           header->step == tally_step(tally, rank) &&
+           !rankset_has(&tally->arrived, rank);
 }
 
 static psd_status on_place(void *user, struct psd_link *link,
@@ -316,8 +346,8 @@ static psd_status on_push(struct shard *shard, struct psd_link *link,
     /* What came before its time was thrown away, see on_place. */
     thrown = !link->mapped && payload == NULL && header->length > 0;
     if (thrown ||
-        !shard->policy->accept(&block->tally, rank, header->step)) {
-        if (header->step + 1 == block->tally.step) {
+        !block->policy->accept(&block->tally, rank, header->step)) {
+        if (header->step + 1 == tally_step(&block->tally, rank)) {
             answer_queue(shard, rank, header->block); /* it was lost */
             pump_rank(shard, rank);
         }

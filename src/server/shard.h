@@ -9,7 +9,8 @@
  * Exactly once: a push is (rank, incarnation, step, block) in an epoch. One
  * that is there already, or older, is not counted again; if its round is over
  * the answer is sent again (the result stays until every rank has pushed the
- * next step, which it does only after it has the answer).
+ * next step, which it does only after it has the answer). Where ranks step
+ * apart (SHARED) the answer of a rank is in its own slot, for the same reason.
  *
  * Everything runs under the owner's lock.
  */
@@ -30,14 +31,16 @@ struct shard_slot {
     uint32_t length;
     uint16_t flags;
     uint8_t op;
+    uint32_t bad;     /* SHARED: of its last push, as in reduce_round */
 };
 
 struct shard_block {
+    const struct psd_policy *policy;
     struct psd_tally tally;
     char *buffer;             /* ranks x size, then the result; untouched
                                * pages cost nothing */
     char *result;
-    float *value;             /* STORE: value and slots */
+    float *value;             /* STORE: value and slots; SHARED: value */
     uint32_t result_length;
     uint16_t result_flags;
     uint32_t contributors;
@@ -58,7 +61,6 @@ struct shard_rank {
 
 struct shard {
     const struct model *model;
-    const struct psd_policy *policy;
     uint32_t index;
     uint32_t ranks;
     uint32_t epoch;

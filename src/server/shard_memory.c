@@ -20,7 +20,6 @@ psd_status shard_init(struct shard *shard, const struct model *model,
 {
     *shard = (struct shard){
         .model = model,
-        .policy = &psd_policy_sync,
         .index = index,
         .ranks = ranks,
     };
@@ -72,9 +71,7 @@ static size_t value_size(const struct shard *shard, uint32_t index)
     const struct model_block *block = &shard->model->blocks[index];
     const struct model_tensor *tensor = &shard->model->tensors[block->tensor];
 
-    return tensor->kind == PSD_KIND_STORE
-               ? reduce_store_size(tensor, block->size)
-               : 0;
+    return reduce_store_size(tensor, block->size);
 }
 
 static size_t aligned(size_t size)
@@ -83,12 +80,30 @@ static size_t aligned(size_t size)
            MODEL_PART_ALIGN;
 }
 
-/* Bytes of one block: slots, result, value; each part aligned. */
+static const struct psd_policy *policy_of(const struct shard *shard,
+                                          uint32_t index)
+{
+    const struct model_block *block = &shard->model->blocks[index];
+
+    return shard->model->tensors[block->tensor].kind == PSD_KIND_SHARED
+               ? &psd_policy_hogwild
+               : &psd_policy_sync;
+}
+
+static size_t turn_size(const struct shard *shard, uint32_t index)
+{
+    return policy_of(shard, index)->apart
+               ? shard->ranks * sizeof(uint64_t)
+               : 0;
+}
+
+/* Bytes of one block: slots, result, value, turns; each part aligned. */
 static size_t block_bytes(const struct shard *shard, uint32_t index)
 {
     return aligned((size_t)shard->ranks * shard->model->blocks[index].size) +
            aligned(result_size(shard, index)) +
-           aligned(value_size(shard, index));
+           aligned(value_size(shard, index)) +
+           aligned(turn_size(shard, index));
 }
 
 static void block_set(struct shard *shard, uint32_t index, uint32_t local,
@@ -96,6 +111,7 @@ static void block_set(struct shard *shard, uint32_t index, uint32_t local,
 {
     struct shard_block *block = &shard->blocks[local];
 
+    block->policy = policy_of(shard, index);
     block->tally.live = &shard->live;
     block->slots = slots;
     block->buffer = at;
@@ -103,6 +119,8 @@ static void block_set(struct shard *shard, uint32_t index, uint32_t local,
     block->result = at;
     at += aligned(result_size(shard, index));
     block->value = value_size(shard, index) == 0 ? NULL : (void *)at;
+    at += aligned(value_size(shard, index));
+    block->tally.turn = turn_size(shard, index) == 0 ? NULL : (void *)at;
     shard->local[index] = local + 1;
 }
 

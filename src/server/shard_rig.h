@@ -14,7 +14,7 @@
 #define EPOCH 4
 #define INCARNATION 2
 
-enum { BARRIER, WEIGHT, BIAS, GATHER, STORE, TENSORS };
+enum { BARRIER, WEIGHT, BIAS, GATHER, STORE, SHARED, TENSORS };
 
 struct bench {
     struct model model;
@@ -36,6 +36,8 @@ static inline void make_model(struct model *model)
           .kind = PSD_KIND_GATHER },
         { .name = "store", .dtype = PSD_FLOAT32, .count = 20,
           .kind = PSD_KIND_STORE, .optim = "sgd", .rate = 0.5 },
+        { .name = "shared", .dtype = PSD_INT64, .count = 20,
+          .kind = PSD_KIND_SHARED },
     };
     struct message_table table = { CLAIM_COUNT(specs), specs };
 
@@ -107,7 +109,9 @@ static inline struct frame_header push_header(const struct bench *bench,
     return (struct frame_header){
         .type = FRAME_PUSH, .epoch = EPOCH, .block = bench->block[tensor],
         .incarnation = INCARNATION, .step = step, .weight = 1, .ranks = 1,
-        .op = tensor == GATHER ? WIRE_OP_GATHER : PSD_OP_MEAN,
+        .op = tensor == GATHER   ? WIRE_OP_GATHER
+              : tensor == SHARED ? PSD_OP_SUM
+                                 : PSD_OP_MEAN,
         .size = size, .length = size,
     };
 }

@@ -219,7 +219,8 @@ static psd_status check_push(struct psd_session *session, uint32_t tensor,
         return PSD_ENOSUP;
     }
     if (op == 0) {
-        op = shape->dtype == PSD_INT32 || shape->dtype == PSD_INT64
+        op = shape->dtype == PSD_INT32 || shape->dtype == PSD_INT64 ||
+                     shape->kind == PSD_KIND_SHARED
                  ? PSD_OP_SUM
                  : PSD_OP_MEAN;
     }
@@ -476,35 +477,42 @@ psd_status psd_push_pull(struct psd_session *session, psd_tensor tensor,
 
 /* ---- all together ------------------------------------------------------ */
 
-psd_status psd_broadcast(struct psd_session *session, psd_tensor tensor,
-                         void *data, uint32_t root)
+/* Under lock, as the next two. */
+static psd_status check_broadcast(struct psd_session *session, uint32_t tensor,
+                                  const void *data, uint32_t root)
 {
-    psd_ticket ticket = { 0 };
-    struct psd_result result = { 0 };
-    psd_status status;
+    psd_status status = check_tensor(session, tensor);
 
-    pthread_mutex_lock(&session->lock);
-    status = check_tensor(session, tensor.id);
     if (status == PSD_OK &&
         (root >= session->size || data == NULL ||
-         session->model.tensors[tensor.id].kind == PSD_KIND_GATHER)) {
+         session->model.tensors[tensor].kind == PSD_KIND_GATHER)) {
         status = session_refuse(session,
                                 "tensor %s: a broadcast needs data, a root "
                                 "below %" PRIu32 ", and no kind GATHER",
-                                session->model.tensors[tensor.id].name,
+                                session->model.tensors[tensor].name,
                                 session->size);
     }
-    if (status == PSD_OK && root != session->rank) {
-        status = push_nothing(session, tensor.id, data, false, &ticket);
-    } else if (status == PSD_OK) {
-        struct flight *flight = &session->flights[tensor.id];
+    return status;
+}
 
+/* This worker's part: it gives the bits, or asks for them. */
+static psd_status broadcast_part(struct psd_session *session, uint32_t tensor,
+                                 void *data, bool gives)
+{
+    struct flight *flight = &session->flights[tensor];
+    struct psd_result result = { 0 };
+    psd_ticket ticket = { 0 };
+    psd_status status;
+
+    if (gives) {
         flight->data = data;
         flight->out = data;
         flight->weight = 1;
         flight->op = WIRE_OP_COPY;
         flight->length = 0;
-        status = launch(session, tensor.id, false, &ticket);
+        status = launch(session, tensor, false, &ticket);
+    } else {
+        status = push_nothing(session, tensor, data, false, &ticket);
     }
     if (status == PSD_OK) {
         status = wait_one(session, ticket, &result);
@@ -513,21 +521,18 @@ psd_status psd_broadcast(struct psd_session *session, psd_tensor tensor,
         status = session_fail(session, PSD_EDIFFER,
                               "tensor %s: the workers named different roots "
                               "of a broadcast",
-                              session->model.tensors[tensor.id].name);
+                              session->model.tensors[tensor].name);
     }
-    pthread_mutex_unlock(&session->lock);
     return status;
 }
 
-psd_status psd_barrier(struct psd_session *session)
+static psd_status barrier(struct psd_session *session)
 {
     int32_t nothing = 0;
     struct flight *flight;
     psd_ticket ticket;
-    psd_status status;
+    psd_status status = check_flight(session, MODEL_BARRIER);
 
-    pthread_mutex_lock(&session->lock);
-    status = check_flight(session, MODEL_BARRIER);
     if (status == PSD_OK) {
         flight = &session->flights[MODEL_BARRIER];
         flight->data = (char *)&nothing;
@@ -540,6 +545,42 @@ psd_status psd_barrier(struct psd_session *session)
     if (status == PSD_OK) {
         status = wait_one(session, ticket, NULL);
     }
+    return status;
+}
+
+psd_status psd_broadcast(struct psd_session *session, psd_tensor tensor,
+                         void *data, uint32_t root)
+{
+    psd_status status;
+    bool gives, shared;
+
+    pthread_mutex_lock(&session->lock);
+    status = check_broadcast(session, tensor.id, data, root);
+    if (status == PSD_OK) {
+        gives = root == session->rank;
+        shared = session->model.tensors[tensor.id].kind == PSD_KIND_SHARED;
+        /* Who asks for a shared value is answered at once, so it must have
+         * been set by then. */
+        if (gives || !shared) {
+            status = broadcast_part(session, tensor.id, data, gives);
+        }
+        if (shared && status == PSD_OK) {
+            status = barrier(session);
+        }
+        if (shared && !gives && status == PSD_OK) {
+            status = broadcast_part(session, tensor.id, data, false);
+        }
+    }
+    pthread_mutex_unlock(&session->lock);
+    return status;
+}
+
+psd_status psd_barrier(struct psd_session *session)
+{
+    psd_status status;
+
+    pthread_mutex_lock(&session->lock);
+    status = barrier(session);
     pthread_mutex_unlock(&session->lock);
     return status;
 }
@@ -561,7 +602,9 @@ static void board_follow(struct psd_session *session)
         const struct board_cell *cell = board_cell(
             &session->host.board, session->model.tensors[i].block_first);
 
-        flight->step += atomic_load(&cell->done) - (uint32_t)flight->step;
+        if (session->model.tensors[i].kind != PSD_KIND_SHARED) {
+            flight->step += atomic_load(&cell->done) - (uint32_t)flight->step;
+        }
     }
 }
 

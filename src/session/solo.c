@@ -30,7 +30,7 @@ psd_status solo_add(struct psd_session *session)
     for (uint32_t i = before; i < model->tensor_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
 
-        if (tensor->kind != PSD_KIND_STORE) {
+        if (reduce_store_size(tensor, 1) == 0) {
             continue;
         }
         session->solo_value[i] =

@@ -312,6 +312,32 @@ static void a_stored_value_is_set_and_moved(void **state)
     }
 }
 
+static void a_shared_value_is_added_to_and_asked_for(void **state)
+{
+    struct psd_session *session = *state;
+    struct psd_spec spec = { .name = "clock", .dtype = PSD_INT64, .count = 1,
+                             .kind = PSD_KIND_SHARED };
+    psd_tensor tensor = registered(session, &spec);
+    int64_t value = 40;
+    psd_ticket ticket;
+
+    assert_int_equal(psd_broadcast(session, tensor, &value, 0), PSD_OK);
+    for (int64_t step = 1; step <= 3; step++) {
+        value = 1;
+        assert_int_equal(psd_push_pull(session, tensor, &value, 1, 0, NULL),
+                         PSD_OK);
+        assert_int_equal(value, 40 + step);
+    }
+    value = 7;
+    assert_int_equal(psd_push_absent(session, tensor, &value, &ticket),
+                     PSD_OK);
+    assert_int_equal(psd_wait(session, ticket, NULL), PSD_OK);
+    assert_int_equal(value, 43);
+    assert_refused(session,
+                   psd_push_pull(session, tensor, &value, 1, PSD_OP_MAX, NULL),
+                   "op");
+}
+
 /* ---- mistakes ----------------------------------------------------------- */
 
 static void a_push_that_breaks_the_contract_is_refused(void **state)
@@ -404,7 +430,7 @@ static void specs_that_break_the_contract_are_refused(void **state)
     assert_refused(session, psd_register(session, &spec, 1, &tensor),
                    "dtype");
     spec = weight;
-    spec.kind = (psd_kind)3;
+    spec.kind = (psd_kind)4;
     assert_refused(session, psd_register(session, &spec, 1, &tensor), "kind");
     spec.kind = (psd_kind)256;
     assert_refused(session, psd_register(session, &spec, 1, &tensor), "kind");
@@ -562,6 +588,7 @@ int main(void)
         HERE(a_gather_gives_what_went_in),
         HERE(a_broadcast_keeps_the_roots_bits),
         HERE(a_stored_value_is_set_and_moved),
+        HERE(a_shared_value_is_added_to_and_asked_for),
         HERE(a_push_that_breaks_the_contract_is_refused),
         HERE(a_handle_of_zero_is_no_tensor),
         HERE(specs_that_break_the_contract_are_refused),

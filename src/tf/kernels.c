@@ -61,20 +61,13 @@ psd_status fault_tf(struct fault *fault, const TF_Status *status)
 
 /* ---- inputs and outputs ------------------------------------------------ */
 
-/* One computation of a node: everything that it needs, and its end. */
-struct call {
-    TF_OpKernelContext *context;
-    TF_Status *status;
-    struct fault fault;
-};
-
-static void call_begin(struct call *call, TF_OpKernelContext *context)
+void call_begin(struct call *call, TF_OpKernelContext *context)
 {
     call->context = context;
     call->status = tf.NewStatus();
 }
 
-static void call_end(struct call *call, psd_status result)
+void call_end(struct call *call, psd_status result)
 {
     if (result != PSD_OK) {
         compute_fail(call->context, &call->fault);
@@ -82,7 +75,7 @@ static void call_end(struct call *call, psd_status result)
     tf.DeleteStatus(call->status);
 }
 
-static psd_status call_input(struct call *call, int index, TF_Tensor **tensor_p)
+psd_status call_input(struct call *call, int index, TF_Tensor **tensor_p)
 {
     *tensor_p = NULL;
     tf.GetInput(call->context, index, tensor_p, call->status);
@@ -91,8 +84,7 @@ static psd_status call_input(struct call *call, int index, TF_Tensor **tensor_p)
                : fault_tf(&call->fault, call->status);
 }
 
-static psd_status call_output(struct call *call, int index,
-                              const TF_Tensor *tensor)
+psd_status call_output(struct call *call, int index, const TF_Tensor *tensor)
 {
     tf.SetOutput(call->context, index, tensor, call->status);
     return tf.GetCode(call->status) == TF_OK
@@ -133,10 +125,8 @@ static psd_status call_pass(struct call *call, int input, int output)
     return status;
 }
 
-/* An output like input `index`, in its memory if nobody else has it. `in_p`:
- * the input, when the output is other memory; else NULL. */
-static psd_status call_room(struct call *call, int index, TF_Tensor **in_p,
-                            TF_Tensor **out_p)
+psd_status call_room(struct call *call, int index, TF_Tensor **in_p,
+                     TF_Tensor **out_p)
 {
     int64_t dims[DIMS_MAX];
     int forwarded = -1;
@@ -169,8 +159,7 @@ static psd_status call_room(struct call *call, int index, TF_Tensor **in_p,
 
 /* ---- push -------------------------------------------------------------- */
 
-static psd_status dense_check(struct call *call, const struct key *key,
-                              int index)
+psd_status dense_check(struct call *call, const struct key *key, int index)
 {
     TF_Tensor *in;
     psd_status status = call_input(call, index, &in);
@@ -432,8 +421,16 @@ static psd_status broadcast_padded(const struct key *key, void *data)
     return status;
 }
 
-static psd_status broadcast_one(struct call *call, const struct key *key,
-                                int index)
+static psd_status broadcast_data(struct key *key, void *data)
+{
+    if (key->kind == PSD_TF_SHARED) {
+        return share_begin(key, data);
+    }
+    return key->padded ? broadcast_padded(key, data)
+                       : psd_broadcast(plug.session, key->tensor, data, 0);
+}
+
+static psd_status broadcast_one(struct call *call, struct key *key, int index)
 {
     TF_Tensor *in = NULL, *out = NULL;
     psd_status status = dense_check(call, key, index);
@@ -450,9 +447,7 @@ static psd_status broadcast_one(struct call *call, const struct key *key,
         if (in != NULL) {
             memcpy(data, tf.TensorData(in), key->count * key->unit);
         }
-        status = key->padded
-                     ? broadcast_padded(key, data)
-                     : psd_broadcast(plug.session, key->tensor, data, 0);
+        status = broadcast_data(key, data);
         if (status != PSD_OK) {
             fault_session(&call->fault, status, key->name);
         }

@@ -65,6 +65,8 @@ struct key {
     TF_Tensor *in;  /* read by the communication; NULL: it is `out` */
     TF_Tensor *out; /* written by it */
     void *scratch;  /* `size` bytes, in a step that was left */
+    void *base;     /* SHARED: `size` bytes, the last answer */
+    bool begun;     /* SHARED: the value is there */
     struct sparse *sparse;
 };
 

@@ -24,9 +24,15 @@
  *   PsdTakeSparse(values, indices, enabled; key) -> all_values, all_indices
  *       Behind PsdWait (values: its output): the rows of all workers in rank
  *       order, multiplied by their share of the weights with op mean.
+ *   PsdShare(values...; keys) -> out...
+ *       Asynchronous training: the servers own the values, and no worker waits
+ *       for another. What a value has changed by since the last answer is
+ *       added to the servers' one, which is the answer. Behind the update.
  *   PsdBroadcast(values...; keys) -> out...
  *       Blocks; the bits of rank 0. One per graph, not one per variable: many
- *       that block could each hold a thread that the others need.
+ *       that block could each hold a thread that the others need. For SHARED
+ *       keys it begins: the servers get the value of rank 0; once begun it
+ *       only asks for the value.
  *
  * enabled false: nothing is exchanged, what came in goes out. A run that
  * reaches a push but applies nothing feeds false. weight: samples behind the
@@ -62,7 +68,8 @@
 enum psd_tf_kind {
     PSD_TF_DENSE = 0,  /* PsdPush; PsdBroadcast as well */
     PSD_TF_SPARSE = 1, /* PsdPushSparse */
-    PSD_TF_VALUE = 2   /* PsdBroadcast only; any type but strings */
+    PSD_TF_VALUE = 2,  /* PsdBroadcast only; any type but strings */
+    PSD_TF_SHARED = 3  /* PsdBroadcast, then PsdShare; numbers */
 };
 
 struct psd_tf_spec {

@@ -219,6 +219,19 @@ static const struct {
     { 23, 0, 8 },  /* uint64 */
 };
 
+static bool kind_takes(int32_t kind, int32_t type, psd_dtype dtype)
+{
+    switch (kind) {
+    case PSD_TF_VALUE:
+        return true;
+    case PSD_TF_SHARED:
+        return dtype != 0;
+    default:
+        return type == TF_FLOAT || type == TF_DOUBLE || type == TF_HALF ||
+               type == TF_BFLOAT16;
+    }
+}
+
 static psd_status spec_type(const struct psd_tf_spec *from, psd_dtype *dtype_p,
                             size_t *unit_p, struct fault *fault)
 {
@@ -229,13 +242,13 @@ static psd_status spec_type(const struct psd_tf_spec *from, psd_dtype *dtype_p,
         i++;
     }
     if (i == sizeof(types) / sizeof(types[0]) ||
-        (from->kind != PSD_TF_VALUE && types[i].type != TF_FLOAT &&
-         types[i].type != TF_DOUBLE && types[i].type != TF_HALF &&
-         types[i].type != TF_BFLOAT16)) {
+        !kind_takes(from->kind, types[i].type, types[i].dtype)) {
         return fault_set(fault, PSD_ENOSUP,
                          "key %s: type %" PRId32 " of TensorFlow cannot be %s",
                          from->key, from->dtype,
-                         from->kind == PSD_TF_VALUE ? "broadcast" : "averaged");
+                         from->kind == PSD_TF_VALUE    ? "broadcast"
+                         : from->kind == PSD_TF_SHARED ? "added"
+                                                       : "averaged");
     }
     *dtype_p = types[i].dtype;
     *unit_p = types[i].unit;
@@ -281,6 +294,12 @@ static psd_status key_set(struct group *group, const struct psd_tf_spec *from,
         key->size = key->padded ? (size + 3) / 4 * 4 : size;
         if (key->kind == PSD_TF_SPARSE) {
             status = sparse_create(key, from->rows, fault);
+        } else if (key->kind == PSD_TF_SHARED && size > 0) {
+            key->base = mem_map(key->size);
+            status = key->base != NULL
+                         ? PSD_OK
+                         : fault_set(fault, PSD_ENOMEM, "no memory for key %s",
+                                     from->key);
         }
     }
     *spec = (struct psd_spec){
@@ -293,6 +312,9 @@ static psd_status key_set(struct group *group, const struct psd_tf_spec *from,
         spec->dtype = PSD_INT64;
         spec->kind = PSD_KIND_GATHER;
         spec->count = key->sparse->words;
+    }
+    if (key->kind == PSD_TF_SHARED) {
+        spec->kind = PSD_KIND_SHARED;
     }
     return status;
 }
@@ -454,6 +476,9 @@ void psd_tf_detach(void)
     for (struct key *key = plug.keys; key != NULL; key = key->next) {
         key_release(key);
         sparse_destroy(key);
+        mem_unmap(key->base, key->size);
+        key->base = NULL;
+        key->begun = false;
         key->group = NULL;
     }
     for (struct group *group = plug.groups; group != NULL;

@@ -218,7 +218,7 @@ static void unpack_spec(struct unpack *unpack, struct message_spec *spec)
     spec->rate = unpack_f64(unpack);
     spec->momentum = unpack_f64(unpack);
     if (spec->dtype < PSD_FLOAT32 || spec->dtype > PSD_INT64 ||
-        spec->kind > PSD_KIND_GATHER) {
+        spec->kind > PSD_KIND_SHARED) {
         unpack->failed = true;
     }
 }

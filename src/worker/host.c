@@ -96,6 +96,20 @@ static bool stage(struct host *host, uint32_t index)
     return true;
 }
 
+/* The block is answered: out of the list, and so perhaps its tensor. */
+static void conclude(struct host *host, uint32_t index)
+{
+    struct host_block *mine = &host->blocks[index];
+    struct flight *flight = flight_of(host, index);
+
+    list_remove(&mine->node);
+    mine->posted = false;
+    host->burst = HOST_STAGE_MORE;
+    if (--flight->blocks_left == 0) {
+        host->done(host->user, block_of(host, index)->tensor);
+    }
+}
+
 static void finish(struct host *host, uint32_t index)
 {
     const struct model_block *block = block_of(host, index);
@@ -111,14 +125,10 @@ static void finish(struct host *host, uint32_t index)
         host->staged -= block->size;
         mine->stage = NULL;
     }
-    mine->posted = false;
-    host->burst = HOST_STAGE_MORE;
     flight->flags |= cell->flags;
     flight->contributors = cell->contributors;
     flight->bad = reduce_first_bad(flight->bad, cell->bad);
-    if (--flight->blocks_left == 0) {
-        host->done(host->user, block->tensor);
-    }
+    conclude(host, index);
 }
 
 /* ---- all that is in flight --------------------------------------------- */
@@ -209,12 +219,43 @@ static bool leave_to_owner(const struct host *host, uint32_t index)
 enum move { MOVE_NONE, MOVE_POSTED, MOVE_DONE };
 enum share { SHARE_OWN, SHARE_ALL };
 
+/* A SHARED block waits for nobody but who is at it this moment. */
+static enum move move_shared(struct host *host, uint32_t index)
+{
+    struct flight *flight = flight_of(host, index);
+    struct board_kept memory = kept_memory(host, index);
+    struct board_call call = {
+        .data = memory.data,
+        .out = memory.out,
+        .weight = flight->weight,
+        .op = flight->op,
+    };
+
+    host->blocks[index].posted = true;
+    if (board_add_to(&host->board, index, &call) != BOARD_DONE) {
+        return MOVE_NONE;
+    }
+    flight->contributors = host->board.round.contributors;
+    flight->bad = reduce_first_bad(flight->bad, host->board.round.bad);
+    conclude(host, index);
+    return MOVE_DONE;
+}
+
+static bool is_shared(const struct host *host, uint32_t index)
+{
+    return host->board.model->tensors[block_of(host, index)->tensor].kind ==
+           PSD_KIND_SHARED;
+}
+
 static enum move move_block(struct host *host, uint32_t index,
                             enum share share)
 {
     struct host_block *mine = &host->blocks[index];
     enum move move = MOVE_NONE;
 
+    if (is_shared(host, index)) {
+        return move_shared(host, index);
+    }
     if (!mine->posted) {
         if (!post_private(host, index)) {
             return MOVE_NONE;
@@ -227,7 +268,6 @@ static enum move move_block(struct host *host, uint32_t index,
                   BOARD_DONE) {
         return move;
     }
-    list_remove(&mine->node);
     finish(host, index);
     return MOVE_DONE;
 }
@@ -284,8 +324,9 @@ void host_post(struct host *host, uint32_t index)
     const struct model_tensor *tensor = &host->board.model->tensors[index];
     struct flight *flight = &host->flights[index];
     uint32_t end = tensor->block_first + tensor->block_count;
+    bool shared = tensor->kind == PSD_KIND_SHARED;
     bool direct = tensor->kind == PSD_KIND_GATHER ||
-                  in_place(host, flight, tensor->size);
+                  (!shared && in_place(host, flight, tensor->size));
 
     mem_path_enter();
     finish_oldest(host);
@@ -302,7 +343,7 @@ void host_post(struct host *host, uint32_t index)
     }
     /* Either we see that somebody sleeps, or he sees what we published. */
     atomic_thread_fence(memory_order_seq_cst);
-    call_helpers(host, tensor->size);
+    call_helpers(host, shared ? 0 : tensor->size);
     for (uint32_t i = tensor->block_first; i < end; i++) {
         if (direct) { /* its owner may keep a private part */
             board_call_owner(&host->board, i, flight->step);

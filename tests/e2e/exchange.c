@@ -280,6 +280,65 @@ static void store(void)
     }
 }
 
+/* Everybody at its own pace: rank r pushes 10 (r + 1) times and is done. Sums
+ * of whole numbers are exact in any order, so nothing may be lost or counted
+ * twice; what a worker sees only grows. */
+static void shared(void)
+{
+    struct psd_spec specs[2] = {
+        { .name = "common", .dtype = PSD_FLOAT32, .count = BIG,
+          .kind = PSD_KIND_SHARED },
+        { .name = "clock", .dtype = PSD_INT64, .count = 1,
+          .kind = PSD_KIND_SHARED },
+    };
+    float *data = malloc(sizeof(*data) * BIG);
+    float *seen = malloc(sizeof(*seen) * BIG);
+    uint32_t pushes = 10 * (rank + 1);
+    int64_t total = 5 * (int64_t)size * (size + 1);
+    int64_t clock = 100;
+    int64_t before = 0;
+    psd_tensor tensors[2];
+    psd_ticket ticket;
+
+    CHECK(data != NULL && seen != NULL);
+    CHECK(psd_register(session, specs, 2, tensors) == PSD_OK);
+    for (size_t i = 0; i < BIG; i++) {
+        seen[i] = rank == size - 1 ? (float)(i % 100) : -1.0f;
+    }
+    CHECK(psd_broadcast(session, tensors[0], seen, size - 1) == PSD_OK);
+    CHECK(seen[7] >= 7 && seen[7] <= 7 + (float)total);
+    CHECK(psd_broadcast(session, tensors[1], &clock, 0) == PSD_OK);
+    for (uint32_t push = 0; push < pushes; push++) {
+        struct psd_push_args args = { .data = data, .out = seen,
+                                      .weight = 1 };
+        float last = seen[BIG - 1];
+
+        for (size_t i = 0; i < BIG; i++) {
+            data[i] = 1;
+        }
+        CHECK(psd_push(session, tensors[0], &args, &ticket) == PSD_OK);
+        before = clock;
+        clock = 1;
+        CHECK(psd_push_pull(session, tensors[1], &clock, 1, 0, NULL) ==
+              PSD_OK);
+        CHECK(psd_wait(session, ticket, NULL) == PSD_OK);
+        CHECK(clock > before && clock <= 100 + total);
+        CHECK(seen[BIG - 1] > last);
+    }
+    CHECK(psd_join(session) == PSD_OK);
+    CHECK(psd_push_absent(session, tensors[0], seen, &ticket) == PSD_OK);
+    CHECK(psd_wait(session, ticket, NULL) == PSD_OK);
+    CHECK(psd_push_absent(session, tensors[1], &clock, &ticket) == PSD_OK);
+    CHECK(psd_wait(session, ticket, NULL) == PSD_OK);
+    CHECK(clock == 100 + total);
+    for (size_t i = 0; i < BIG; i++) {
+        CHECK(seen[i] == (float)(i % 100) + (float)total);
+    }
+    CHECK(psd_barrier(session) == PSD_OK);
+    free(data);
+    free(seen);
+}
+
 /* Each rank in turn has one number that is not finite, the next rank has
  * another elsewhere; then only the sum has. Who hears what is the same
  * everywhere. */
@@ -426,6 +485,7 @@ int main(int argc, char **argv)
     reduce_others();
     gather_and_broadcast();
     store();
+    shared();
     not_finite();
     join();
     CHECK(psd_barrier(session) == PSD_OK);

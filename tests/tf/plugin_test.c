@@ -65,15 +65,18 @@ static void failed_with(int code, const char *part)
     }
 }
 
+#define OPS 6
+
 static void every_op_is_stateful_and_has_kernels_for_cpu_and_gpu(void **state)
 {
     static const char *const names[] = { "PsdPush", "PsdPushSparse", "PsdWait",
-                                         "PsdTakeSparse", "PsdBroadcast" };
+                                         "PsdTakeSparse", "PsdShare",
+                                         "PsdBroadcast" };
 
     (void)state;
     assert_null(rig.ready());
-    assert_int_equal(standin_op_count(), 5);
-    for (size_t i = 0; i < 5; i++) {
+    assert_int_equal(standin_op_count(), OPS);
+    for (size_t i = 0; i < OPS; i++) {
         const struct standin_op *op = standin_op(names[i]);
         const struct standin_kernel *gpu = standin_kernel(names[i], "GPU");
 
@@ -407,6 +410,37 @@ static void a_broadcast_takes_any_type(void **state)
     TF_DeleteTensor(share);
 }
 
+/* What a variable changed by is added; alone, the answer is the variable. */
+static void a_shared_value_follows_its_changes(void **state)
+{
+    static const char *const keys[] = { "s", "t" };
+    const struct psd_tf_spec shared[] = {
+        { .key = "s", .dtype = TF_FLOAT, .count = 4, .kind = PSD_TF_SHARED },
+        { .key = "t", .dtype = TF_HALF, .count = 4, .kind = PSD_TF_SHARED },
+    };
+    uint16_t two[4] = { 0x4000, 0x4000, 0x4000, 0x4000 };
+    TF_Tensor *outs[2] = { rig_same(2, 4), standin_tensor(TF_HALF, 4, 2, two) };
+
+    (void)state;
+    assert_int_equal(rig.add("hogwild", shared, 2), PSD_OK);
+    assert_false(rig_share(keys, 1, outs));
+    failed_with(TF_INVALID_ARGUMENT, "nobody has begun it");
+    outs[0] = rig_same(2, 4); /* the op has taken the other */
+    assert_true(rig_broadcast(keys, 2, outs));
+    rig_first(outs[0]);
+    for (unsigned step = 0; step < 3; step++) {
+        *(uint16_t *)TF_TensorData(outs[1]) = 0x4200; /* 3 */
+        outs[0] = rig_same(2 + (float)step, 4);
+        assert_true(rig_share(keys, 2, outs));
+        assert_true(rig_first(outs[0]) == 2 + (float)step);
+        assert_int_equal(*(uint16_t *)TF_TensorData(outs[1]), 0x4200);
+    }
+    outs[0] = rig_same(-1, 4); /* a session anew: it only asks */
+    assert_true(rig_broadcast(keys, 2, outs));
+    assert_true(rig_first(outs[0]) == 4);
+    TF_DeleteTensor(outs[1]);
+}
+
 static void registering_refuses_what_cannot_be(void **state)
 {
     struct psd_tf_spec text = {
@@ -486,7 +520,7 @@ static void a_second_copy_of_the_plugin_is_refused(void **state)
     assert_non_null(copy.ready());
     assert_non_null(strstr(copy.ready(), "second copy"));
     assert_int_equal(copy.attach(session, NULL), PSD_ENOSUP);
-    assert_int_equal(standin_op_count(), 5);
+    assert_int_equal(standin_op_count(), OPS);
     assert_null(rig.ready());
 }
 
@@ -510,6 +544,7 @@ int main(int argc, char **argv)
         CLAIM(no_rows_and_no_elements_are_fine),
         CLAIM(what_is_not_finite_is_named),
         CLAIM(a_broadcast_takes_any_type),
+        CLAIM(a_shared_value_follows_its_changes),
         CLAIM(registering_refuses_what_cannot_be),
         CLAIM(a_session_of_another_library_is_refused),
         CLAIM(pushes_come_from_several_threads),

@@ -176,16 +176,27 @@ bool rig_take(const char *key, TF_Tensor *token, TF_Tensor *indices,
     return run.code == TF_OK;
 }
 
-bool rig_broadcast(const char *const *keys, int count, TF_Tensor **tensors)
+static bool run_keyed(const char *op, const char *const *keys, int count,
+                      TF_Tensor **tensors)
 {
     const struct standin_attr attrs[] = { { "keys", keys, count },
                                           { NULL, NULL, 0 } };
     struct standin_run run = { .input_count = count };
 
     memcpy(run.inputs, tensors, (size_t)count * sizeof(*tensors));
-    rig_run("PsdBroadcast", NULL, attrs, &run);
+    rig_run(op, NULL, attrs, &run);
     memcpy(tensors, run.outputs, (size_t)count * sizeof(*tensors));
     return run.code == TF_OK;
+}
+
+bool rig_broadcast(const char *const *keys, int count, TF_Tensor **tensors)
+{
+    return run_keyed("PsdBroadcast", keys, count, tensors);
+}
+
+bool rig_share(const char *const *keys, int count, TF_Tensor **tensors)
+{
+    return run_keyed("PsdShare", keys, count, tensors);
 }
 
 float rig_first(TF_Tensor *tensor)

@@ -201,8 +201,8 @@ except RuntimeError as error:
 @test
 def another_host_is_told_what_to_do():
     done = job('''
-from poseidon.torch import save
-save.ABROAD = 0.3
+from poseidon.shared import turns
+turns.ABROAD = 0.3
 if rank == 2:
     os.environ["PSD_MASTER"] = "192.0.2.1:1"
     os.chdir("/")

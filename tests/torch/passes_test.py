@@ -7,6 +7,7 @@ at the start, exceptions, and the calls of poseidon.torch.
 
 Prints TAP; common.py says how jobs are run.
 """
+import json
 import re
 import sys
 
@@ -411,6 +412,35 @@ for number, (bx, by) in enumerate(data):
     print("sum", total(model))
 '''
     near(same(run_script(text), 2), numbers(run_alone(text), 'sum'))
+
+
+@test
+def pushes_leave_inside_backward():
+    """As a trace shows it: the last layer first, while backward runs."""
+    text = HEAD + '''
+model = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 64),
+                      nn.Tanh(), nn.Linear(64, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+for bx, by in loader():
+    optimizer.zero_grad()
+    F.cross_entropy(model(bx), by).backward()
+    optimizer.step()
+'''
+    job = run_script(text, options=('--trace',))
+    for rank in range(2):
+        spans = json.loads(job.log('trace.w%d.json' % rank))['traceEvents']
+        spans = [span for span in spans if span.get('ph') == 'X']
+        passes = [span for span in spans if span['name'] == 'backward']
+        check(len(passes) == 4, 'passes of w%d: %r' % (rank, passes))
+        for one in passes[1:]:  # in the first, hooks are made
+            names = [span['name'] for span in sorted(
+                spans, key=lambda span: span['ts'])
+                if span['name'].startswith('push ')
+                and one['ts'] <= span['ts'] <= one['ts'] + one['dur']]
+            order = [name.rpartition('/')[2] for name in names]
+            check(len(order) == 6 and
+                  {'p4', 'p5'} == set(order[:2]) and
+                  {'p0', 'p1'} == set(order[4:]), 'pushes: %r' % names)
 
 
 if __name__ == '__main__':

@@ -13,8 +13,9 @@ import threading
 
 from poseidon import _boot
 from poseidon.shared import host
+from poseidon.shared.patches import Patches
 
-_patches = host.Patches()
+_patches = Patches()
 _lock = threading.Lock()
 _calls = {}  # (target, what): how often this worker has called
 
@@ -23,10 +24,15 @@ def install(torch):
     """Called once, right after `import torch`."""
     if not host.start():
         return
+    install_urllib()
     _patches.wrap(torch.hub, "download_url_to_file", _to_file)
     _patches.wrap(torch.hub, "_get_cache_or_reload", _repository(torch.hub))
-    _boot.after_import("urllib.request", _install_urllib)
     _boot.after_import("torchvision.datasets.utils", _install_vision)
+
+
+def install_urllib():
+    """What every framework's scripts fetch with."""
+    _boot.after_import("urllib.request", _install_urllib)
 
 
 def uninstall():
@@ -57,7 +63,7 @@ def _identity(path):
     return [about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns]
 
 
-def _once(target, what, fetch, again, is_file=True):
+def once(target, what, fetch, again, is_file=True):
     """fetch() -> (result, note), or again(note) when the n-th call of this
     kind was done on this host. The outermost of nested calls decides."""
     if host.is_inside():
@@ -116,7 +122,7 @@ def _urlretrieve(original):
             parser = email.parser.Parser(_class=HTTPMessage)
             return filename, parser.parsestr(note)
 
-        return _once(target, "urlretrieve %s" % getattr(url, "full_url", url),
+        return once(target, "urlretrieve %s" % getattr(url, "full_url", url),
                      fetch, again)
 
     return urlretrieve
@@ -131,7 +137,7 @@ def _to_file(original):
             target = host.plain_path(os.path.expanduser(dst))
         if target is None or _is_special(target):
             return original(url, dst, *args, **kwargs)
-        return _once(target, "hub %s" % url,
+        return once(target, "hub %s" % url,
                      lambda: (original(url, dst, *args, **kwargs), None),
                      lambda note: None)
 
@@ -147,7 +153,7 @@ def _repository(hub):
                 return original(github, force_reload, *args, **kwargs)
             folder = hub.get_dir()  # its archives are called main.zip there
             os.makedirs(folder, exist_ok=True)
-            return _once(
+            return once(
                 os.path.realpath(folder), "repository %s" % github,
                 lambda: (original(github, force_reload, *args, **kwargs),
                          None),
@@ -182,7 +188,7 @@ def _fetcher(module):
                                       **kwargs)
                 return result, None
 
-            return _once(target, "vision %s" % url, run, lambda note: None)
+            return once(target, "vision %s" % url, run, lambda note: None)
         return fetch
 
     return make
@@ -208,7 +214,7 @@ def _extractor(original):
             return kind(os.path.join(folder, found) if found else folder), \
                 found
 
-        return _once(os.path.realpath(folder or os.curdir),
+        return once(os.path.realpath(folder or os.curdir),
                      "extract %s" % source, run,
                      lambda found: kind(os.path.join(folder, found)
                                         if found else folder), False)
@@ -221,11 +227,11 @@ def _unpack(original, source, folder):
     os.makedirs(folder, exist_ok=True)
     with host.scratch(folder) as beside:
         result = os.fspath(original(source, beside, False) or beside)
-        _settle(beside, folder)
+        settle(beside, folder)
     return os.path.relpath(result, beside) if result != beside else ""
 
 
-def _settle(beside, folder):
+def settle(beside, folder):
     """Move what is in `beside` to `folder`; a folder that is there already
     takes what is new, and a file that is there is replaced."""
     for name in os.listdir(beside):
@@ -233,7 +239,7 @@ def _settle(beside, folder):
                           os.path.join(folder, name))
         if (os.path.isdir(source) and not os.path.islink(source)
                 and os.path.isdir(target)):
-            _settle(source, target)
+            settle(source, target)
         else:
             host.replace(source, target)
 
@@ -252,7 +258,7 @@ def _archive(original):
             return run()[0]
         folder = os.path.expanduser(extract_root or download_root)
         os.makedirs(folder, exist_ok=True)
-        return _once(os.path.realpath(folder), "archive %s %s"
+        return once(os.path.realpath(folder), "archive %s %s"
                      % (url, filename), run, lambda note: None, False)
 
     return both

@@ -3,9 +3,11 @@ that run the same line.
 
 - os.mkdir (and with it os.makedirs and Path.mkdir): "it exists" is no error
   when another worker of this host has made the folder at the same line.
-- shutil.rmtree of such a folder: the lowest worker that made it removes it.
+- shutil.rmtree: worker 0 removes the folder, and nobody goes on before that
+  is done; a worker removes by itself only what it alone has made.
 - os.remove, os.rename, os.replace, shutil.copy..., shutil.move of a file that
-  torch.save has written: worker 0 does it, the others have no such file.
+  was saved (torch.save, a Saver): worker 0 does it, the others have no such
+  file.
 Everything else is left as it is.
 """
 import os
@@ -13,27 +15,27 @@ import struct
 import sys
 
 from poseidon import _job
-from poseidon.shared import host
+from poseidon.shared import host, turns
+from poseidon.shared.patches import Patches
 
 MADE = "made"                  # the record: a folder and who has made it
+PATIENCE = 20.0                # seconds until another removes an old folder
 _ENTRY = struct.Struct("=16sI")
 
-_patches = host.Patches()
+_patches = Patches()
 _spared = set()   # folders that this worker did not remove when it should
-_is_saved = None
-_moves = None
 
 
-def install(is_saved, moves):
-    """is_saved(path), moves(target, move): see save.py."""
-    global _is_saved, _moves
-    _is_saved, _moves = is_saved, moves
+def install():
+    """Called once by an adapter, after turns.start()."""
+    if _patches.done:
+        return
     _patches.wrap(os, "mkdir", _mkdir)
     for name in ("remove", "unlink"):
         _patches.wrap(os, name, _remover)
     for name in ("rename", "replace"):
         _patches.wrap(os, name, _mover)
-    shutil = sys.modules.get("shutil")  # torch has imported it
+    shutil = sys.modules.get("shutil")  # the framework has imported it
     if shutil is not None:
         _patches.wrap(shutil, "rmtree", _rmtree)
         for name in ("copyfile", "copy", "copy2", "move"):
@@ -68,38 +70,86 @@ def _is_excused(record, path):
     return os.path.isdir(path) and max(makers.values(), default=0) > mine
 
 
+def make(path, act):
+    """act() makes a folder and raises FileExistsError where there is one,
+    which is excused if another worker has made it at the same line."""
+    with host.locked(MADE) as record:
+        try:
+            result = act()
+        except FileExistsError:
+            if not _is_excused(record, path):
+                raise
+            result = None
+        _spared.discard(path)
+        note(record, path)
+    return result
+
+
+def note(record, path):
+    """This worker has made the folder."""
+    record.append(_ENTRY.pack(host.digest(path), _job.job().rank))
+
+
 def _mkdir(original):
     def mkdir(path, *args, **kwargs):
         name = host.plain_path(path) if _is_watched() else None
-        # tempfile tries names until one is new: there it must stay an error.
-        if (name is None or kwargs.get("dir_fd") is not None
-                or sys._getframe(1).f_globals.get("__name__") == "tempfile"):
+        if name is None or kwargs.get("dir_fd") is not None:
             return original(path, *args, **kwargs)
-        with host.locked(MADE) as record:
-            try:
-                original(path, *args, **kwargs)
-            except FileExistsError:
-                if not _is_excused(record, name):
-                    raise
-            _spared.discard(name)
-            record.append(_ENTRY.pack(host.digest(name), _job.job().rank))
-        return None
+        # tempfile tries names until one is new: there it must stay an error.
+        if sys._getframe(1).f_globals.get("__name__") == "tempfile":
+            original(path, *args, **kwargs)
+            with host.locked(MADE) as record:
+                note(record, name)
+            return None
+        return make(name, lambda: original(path, *args, **kwargs))
 
     return mkdir
 
 
+def remove_tree(path, act):
+    """act() removes the folder `path`, for this worker or for all."""
+    if _job.job().rank == 0:
+        return turns.write([_tree(path)], act)
+    owner = _owner(path)
+    if owner == _job.job().rank:
+        return act()
+    _spared.add(path)
+    turns.write([_tree(path)], act)  # counted
+    if owner is None and host.is_home():
+        turns.follow(_tree(path), "removing a folder",
+                     lambda: _owner(path) is not None, PATIENCE)
+    return None
+
+
+def _tree(path):
+    return path + os.sep + "tree"
+
+
+def _owner(path):
+    """The lowest worker that has made the folder or one around it; None: it
+    is older than the job."""
+    with host.locked(MADE) as record:
+        data = record.read()
+    makers = {}
+    for maker, rank in _ENTRY.iter_unpack(
+            data[:len(data) // _ENTRY.size * _ENTRY.size]):
+        makers[maker] = min(rank, makers.get(maker, rank))
+    found = []
+    while path != os.path.dirname(path):
+        found.append(makers.get(host.digest(path)))
+        path = os.path.dirname(path)
+    return min((rank for rank in found if rank is not None), default=None)
+
+
 def _rmtree(original):
     def rmtree(path, *args, **kwargs):
-        name, rank = None, _job.job().rank
-        if (_is_watched() and rank != 0 and not os.path.islink(path)
+        name = None
+        if (_is_watched() and not os.path.islink(path)
                 and kwargs.get("dir_fd") is None):
             name = host.plain_path(path)
-        if name is not None:
-            with host.locked(MADE) as record:
-                if min(_makers(record, name), default=rank) < rank:
-                    _spared.add(name)
-                    return None
-        return original(path, *args, **kwargs)
+        if name is None:
+            return original(path, *args, **kwargs)
+        return remove_tree(name, lambda: original(path, *args, **kwargs))
 
     return rmtree
 
@@ -111,7 +161,7 @@ def _saved(path, kwargs):
             for name in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
         return None
     path = host.plain_path(path)
-    return path if path is not None and _is_saved(path) else None
+    return path if path is not None and turns.is_written(path) else None
 
 
 def _remover(original):
@@ -135,8 +185,8 @@ def _mover(original):
         if within:
             target = os.path.join(target, os.path.basename(source))
         with host.inside():
-            result = _moves(target,
-                            lambda: original(src, dst, *args, **kwargs))
+            result = turns.write(
+                [target], lambda: original(src, dst, *args, **kwargs))
         if _job.job().rank == 0 or original.__module__ != "shutil":
             return result
         return os.path.join(dst, os.path.basename(src)) if within else dst

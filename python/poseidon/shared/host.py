@@ -2,12 +2,10 @@
 files in the private folder of the job's agent, which whoever ends the job
 removes with all that is in it.
 
-Also what the parts beside it share: attributes of modules that are replaced
-and put back, and files that appear in one piece.
+Also what the parts beside it share: files that appear in one piece.
 """
 import contextlib
 import fcntl
-import functools
 import hashlib
 import json
 import mmap
@@ -161,6 +159,17 @@ def locked(name, text=""):
         os.close(fd)
 
 
+@contextlib.contextmanager
+def one_at_a_time(path):
+    """The workers of this host, one after another; alone it is nothing."""
+    if not is_active():
+        yield
+        return
+    with locked(file_name("turn", path),
+                "waiting for another worker of this host: %s" % path):
+        yield
+
+
 def words(name, write):
     """A file of eight integers that one worker writes and others look at;
     None when it is not there."""
@@ -235,27 +244,3 @@ def _sync(path):
         raise error
     finally:
         os.close(fd)
-
-
-class Patches:
-    """Attributes that were replaced, and how to put them back."""
-
-    def __init__(self):
-        self.done = []
-
-    def wrap(self, owner, name, make):
-        """owner.name = make(what it was); a missing one is left out."""
-        original = getattr(owner, name, None)
-        if original is not None:
-            self.put(owner, name, functools.wraps(original)(make(original)))
-
-    def put(self, owner, name, value):
-        self.done.append((owner, name, getattr(owner, name), value))
-        setattr(owner, name, value)
-
-    def restore(self):
-        """What somebody else has replaced since is left alone."""
-        for owner, name, original, value in reversed(self.done):
-            if getattr(owner, name, None) is value:
-                setattr(owner, name, original)
-        self.done = []

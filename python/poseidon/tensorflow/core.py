@@ -5,10 +5,14 @@ start() opens the session and loads the plug-in. Both are collective or bound
 to the thread that did it, so everything here is called on that thread, in the
 same order on every worker.
 """
+import atexit
 import ctypes
 import os
+import sys
 
 from poseidon import _job, _lib
+from poseidon.shared import turns
+from poseidon.tensorflow import versions
 
 DENSE, SPARSE, VALUE = 0, 1, 2           # enum psd_tf_kind
 PUSHED, WAITS, WAITED = 1, 2, 3          # enum psd_tf_what
@@ -50,6 +54,7 @@ ops = None       # ops.psd_push and so on
 _plug = None
 _known = set()   # keys that are registered
 _tensors = {}    # (name, bytes): handle of a value
+_told = None     # by step
 
 
 def started():
@@ -77,6 +82,19 @@ def start(tensorflow):
     check(plug.psd_tf_attach(session, witness))
     _lib.at_close(plug.psd_tf_detach)
     plug.psd_tf_stop_at_nan(int(_job.job().nan == "stop"))
+    versions.compare(tensorflow.__version__, same)
+    atexit.register(_join, os.getpid())
+
+
+def _join(pid):
+    """The script has ended well, perhaps before those of other workers: they
+    go on without this one. Runs before the session is closed."""
+    if pid != os.getpid() or getattr(sys, "last_value", None) is not None:
+        return
+    turns.end()
+    status = _plug.psd_tf_settle()
+    if status >= 0 and _job.job().size > 1:
+        _lib.library().psd_join(_lib.session())
 
 
 def check(status):
@@ -108,7 +126,10 @@ def register(group, entries):
 
 def step(weight, op=_lib.MEAN):
     """Samples and op of the pushes to come whose weight is negative."""
-    check(_plug.psd_tf_step(float(weight), op))
+    global _told
+    if (weight, op) != _told:
+        check(_plug.psd_tf_step(float(weight), op))
+        _told = (weight, op)
 
 
 def same(values):
@@ -122,6 +143,16 @@ def same(values):
         _lib.check(_lib.library().psd_broadcast(
             _lib.session(), _value(name, array.nbytes), words, 0))
         ctypes.memmove(array.ctypes.data, words, array.nbytes)
+
+
+def any_true(name, mine):
+    """Is it so on any worker? Collective."""
+    word = ctypes.c_int64(bool(mine))
+    if _job.job().size > 1:
+        _lib.check(_lib.library().psd_push_pull(
+            _lib.session(), _value(name, 8), ctypes.byref(word), 1.0,
+            _lib.MAX, None))
+    return bool(word.value)
 
 
 def audit(values):
@@ -145,8 +176,8 @@ def _value(name, size):
     """The handle of a value; collective the first time."""
     handle = _tensors.get((name, size))
     if handle is None:
-        spec = _lib.Spec(name=("value/%s" % name).encode(), dtype=_lib.INT64,
-                         count=-(-size // 8))
+        spec = _lib.Spec(name=("value/%s:%d" % (name, size)).encode(),
+                         dtype=_lib.INT64, count=-(-size // 8))
         handle = _lib.Tensor()
         _lib.check(_lib.library().psd_register(
             _lib.session(), ctypes.byref(spec), 1, ctypes.byref(handle)))

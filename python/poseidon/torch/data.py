@@ -12,10 +12,11 @@ import weakref
 
 from poseidon import _job
 from poseidon.shared import lines
+from poseidon.shared.patches import Patches
 from poseidon.torch import cut, hand, hint, phase, plan, seed
 
 _on = False
-_patched = []        # (owner, name, what it was)
+_patches = Patches()
 _current = None      # the rows.Batch the script works on, None: not known
 _whole = False       # that batch is the same on all workers
 _handed = []         # plans of the batches since the last backward
@@ -35,14 +36,14 @@ def install(torch):
     loader = torch.utils.data.dataloader
     base = loader._BaseDataLoaderIter
     single = loader._SingleProcessDataLoaderIter
-    _patch(base, "__init__", _make)
-    _patch(single, "__init__", _make_single)
-    _patch(base, "_reset", _restart)
-    _patch(base, "_next_index", _next_index)
-    _patch(base, "__next__", _next)
-    _patch(base, "__len__", _iterator_length)
-    _patch(torch.utils.data.DataLoader, "__len__", _length)
-    _patch(torch.utils.data.DataLoader, "__iter__", _begin)
+    _patches.wrap(base, "__init__", _make)
+    _patches.wrap(single, "__init__", _make_single)
+    _patches.wrap(base, "_reset", _restart)
+    _patches.wrap(base, "_next_index", _next_index)
+    _patches.wrap(base, "__next__", _next)
+    _patches.wrap(base, "__len__", _iterator_length)
+    _patches.wrap(torch.utils.data.DataLoader, "__len__", _length)
+    _patches.wrap(torch.utils.data.DataLoader, "__iter__", _begin)
     os.register_at_fork(after_in_child=_off)
 
 
@@ -50,9 +51,7 @@ def uninstall():
     _off()
     for slicer in _slicers:
         slicer.mode = "whole"
-    while _patched:
-        owner, name, real = _patched.pop()
-        setattr(owner, name, real)
+    _patches.restore()
     hint.uninstall()
     hand.uninstall()
     phase.uninstall()
@@ -110,12 +109,6 @@ def _off():
     _on = False
     _forget()
     del _handed[:]
-
-
-def _patch(owner, name, maker):
-    real = getattr(owner, name)
-    _patched.append((owner, name, real))
-    setattr(owner, name, functools.wraps(real)(maker(real)))
 
 
 def _make(real):

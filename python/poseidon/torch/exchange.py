@@ -18,10 +18,11 @@ import os
 import sys
 
 from poseidon import _boot, _job, _lib
+from poseidon.shared.patches import Patches
 from poseidon.torch import (arena, forward, meter, modules, passes, save,
                             seed)
 
-_patched = []     # (owner, name, what it was)
+_patches = Patches()
 _handles = []     # hooks of torch
 _state = None     # the passes.Exchange, once an optimizer was made
 _torch = None
@@ -30,7 +31,7 @@ _torch = None
 def install(torch):
     global _torch
     job = _job.job()
-    if _patched or not job.inside:
+    if _patches or not job.inside:
         return
     _torch = torch
     os.register_at_fork(after_in_child=_off)
@@ -39,13 +40,13 @@ def install(torch):
         return
     modules.install(torch)
     optimizer = torch.optim.Optimizer
-    _patch(optimizer, "__init__", _make)
-    _patch(optimizer, "add_param_group", _add_group)
-    _patch(optimizer, "zero_grad", _zero_optimizer)
-    _patch(optimizer, "load_state_dict", _load)
-    _patch(torch.nn.Module, "zero_grad", _zero_module)
-    _patch(torch.nn.Module, "load_state_dict", _load)
-    _patch(torch.autograd, "backward", _backward)
+    _patches.wrap(optimizer, "__init__", _make)
+    _patches.wrap(optimizer, "add_param_group", _add_group)
+    _patches.wrap(optimizer, "zero_grad", _zero_optimizer)
+    _patches.wrap(optimizer, "load_state_dict", _load)
+    _patches.wrap(torch.nn.Module, "zero_grad", _zero_module)
+    _patches.wrap(torch.nn.Module, "load_state_dict", _load)
+    _patches.wrap(torch.autograd, "backward", _backward)
     _install_steps(torch, _before_step, _after_step)
     _install_readers(torch)
     _boot.after_import("torch._dynamo", _meet_dynamo)
@@ -61,9 +62,7 @@ def uninstall():
     _state = None
     forward.forget()
     arena.uninstall()
-    while _patched:
-        owner, name, real = _patched.pop()
-        setattr(owner, name, real)
+    _patches.restore()
     while _handles:
         _handles.pop().remove()
     modules.uninstall()
@@ -99,12 +98,6 @@ def _off():
     if _state is not None:
         _state.on = False
     forward.forget()
-
-
-def _patch(owner, name, maker):
-    real = owner.__dict__[name]
-    _patched.append((owner, name, real))
-    setattr(owner, name, functools.wraps(real)(maker(real)))
 
 
 def _active():
@@ -209,20 +202,17 @@ def _backward(real):
 def _install_readers(torch):
     scaler = _scaler(torch)
     for name in ("unscale_", "step"):
-        _patch(scaler, name, _reading)
-    _patch(scaler, "scale", _scaling)
+        _patches.wrap(scaler, name, _reading)
+    _patches.wrap(scaler, "scale", _scaling)
     clip = torch.nn.utils.clip_grad
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         reading = functools.wraps(getattr(clip, name))(
             _reading(getattr(clip, name)))
         for owner in (clip, torch.nn.utils):
-            _patched.append((owner, name, getattr(owner, name)))
-            setattr(owner, name, reading)
+            _patches.put(owner, name, reading)
     nested = importlib.import_module(
         "torch.utils.checkpoint").CheckpointFunction
-    real = nested.__dict__["forward"]
-    _patched.append((nested, "forward", real))
-    nested.forward = staticmethod(_nesting(real.__func__))
+    _patches.put(nested, "forward", staticmethod(_nesting(nested.forward)))
 
 
 def _scaler(torch):
@@ -290,5 +280,5 @@ def _install_alone(torch):
         if _torch is not None and _boot.is_worker():
             alone.stepped(optimizer)
 
-    _patch(torch.autograd, "backward", noting)
+    _patches.wrap(torch.autograd, "backward", noting)
     _install_steps(torch, None, after)

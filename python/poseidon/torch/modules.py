@@ -4,34 +4,30 @@ and for names.
 
 Patched: Module.__init__ and Module.__setstate__ (copies and unpickled ones).
 """
-import functools
 import weakref
+
+from poseidon.shared.patches import Patches
 
 STATISTICS = ("running_mean", "running_var")
 
 _made = weakref.WeakValueDictionary()   # number: module
 _count = 0
-_patched = []
+_patches = Patches()
 
 
 def install(torch):
-    if _patched:
+    if _patches:
         return
     base = torch.nn.Module
     for name in ("__init__", "__setstate__"):
-        real = getattr(base, name)
-        _patched.append((base, name, real))
-        setattr(base, name, _noting(real))
+        _patches.wrap(base, name, _noting)
 
 
 def uninstall():
-    while _patched:
-        owner, name, real = _patched.pop()
-        setattr(owner, name, real)
+    _patches.restore()
 
 
 def _noting(real):
-    @functools.wraps(real)
     def made(self, *args, **kwargs):
         global _count
         _made[_count] = self

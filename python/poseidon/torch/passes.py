@@ -12,6 +12,7 @@ the answer is written there while backward still runs. What is shared with
 the graph, has hooks of the script on it or comes in parts waits for the end.
 """
 import ctypes
+import os
 import threading
 
 from poseidon import _job, _lib
@@ -32,6 +33,7 @@ class Exchange:
         self.job = _job.job()
         self.lib = _lib.library()
         self.on = True           # False: uninstalled, or a forked child
+        self.traced = os.environ.get("PSD_TRACE", "0") != "0"
         self.open = False        # a pass is under way
         self.eager = False       # hooks may push
         self.local = False       # the pass is not exchanged
@@ -148,12 +150,14 @@ class Exchange:
         mine = self._weigh(roots)
         self._enter(roots, create)
         arena.on()
+        self._mark(1)
         try:
             real(tensors, *args, **kwargs)
         except BaseException:
             self._break()
             raise
         finally:
+            self._mark(0)
             arena.off()
         if self.local:
             self.open = self.local = False
@@ -161,6 +165,11 @@ class Exchange:
         else:
             self._finish(create)
         self.meter.note(roots, mine)
+
+    def _mark(self, begin):
+        """For --trace: pushes that lie inside this span were hidden."""
+        if self.traced:
+            self.lib.psd_mark(_lib.session(), b"backward", begin)
 
     def _weigh(self, roots):
         """Weight and kind of the pass; samples of this worker."""

@@ -6,20 +6,23 @@ that say nothing about the run: parts of a model that is itself training
 """
 import weakref
 
+from poseidon.shared.patches import Patches
+
 _last = None      # True: train(), False: eval(), None: neither was called
 _trains = None    # weak reference to what train() was last called on
 _depth = 0        # train() calls itself for every child
 _has_norm = False
-_undo = []
+_patches = Patches()
 
 
 def install(torch):
-    if _undo:
+    if _patches:
         return
-    module = torch.nn.Module
-    norm = torch.nn.modules.batchnorm._BatchNorm
-    train, init = module.train, norm.__init__
+    _patches.wrap(torch.nn.Module, "train", _watched)
+    _patches.wrap(torch.nn.modules.batchnorm._BatchNorm, "__init__", _made)
 
+
+def _watched(train):
     def watched(self, mode=True):
         global _depth
         if _depth == 0:
@@ -29,23 +32,20 @@ def install(torch):
             return train(self, mode)
         finally:
             _depth -= 1
+    return watched
 
+
+def _made(init):
     def made(self, *args, **kwargs):
         global _has_norm
         _has_norm = True
         init(self, *args, **kwargs)
-
-    watched.__doc__, made.__doc__ = train.__doc__, init.__doc__
-    watched.__wrapped__, made.__wrapped__ = train, init
-    module.train, norm.__init__ = watched, made
-    _undo.extend([(module, "train", train), (norm, "__init__", init)])
+    return made
 
 
 def uninstall():
     global _last, _trains, _has_norm
-    while _undo:
-        owner, name, real = _undo.pop()
-        setattr(owner, name, real)
+    _patches.restore()
     _last, _trains, _has_norm = None, None, False
 
 

@@ -22,18 +22,16 @@ and numpy.random.RandomState objects made without a seed. torch.Generator
 objects need nothing: torch starts them all with the same seed.
 """
 import contextlib
-import hashlib
 import os
-import random
 
-from poseidon import _boot, _job
+from poseidon import _job
+from poseidon.shared import streams
 
 _streams = {}      # name: stream, of those that are loaded
 _common = None     # name: state, after the fork
 _inside = 0        # depth of common()
 _quiet = 0         # depth of torch.random.fork_rng()
 _draws = [0, 0]    # seeds that were asked of the system: equal, of this rank
-_patched = []      # (owner, name, what it was)
 _on = False
 
 
@@ -57,40 +55,6 @@ class _Torch:
         return bytes(self.cpu.get_state().tolist())
 
 
-class _Python:
-    def get(self):
-        return random.getstate()
-
-    def set(self, state):
-        random.setstate(state)
-
-    def seed(self, number):
-        _real(random, "seed")(number)
-
-    def digest(self):
-        return repr(random.getstate()).encode()
-
-
-class _Numpy:
-    def __init__(self, module):
-        self.module = module
-
-    def get(self):
-        return self.module.get_state(legacy=False)
-
-    def set(self, state):
-        self.module.set_state(state)
-
-    def seed(self, number):
-        _real(self.module, "seed")(number & 0xffffffff)
-
-    def digest(self):
-        state = self.get()["state"]
-        key = state.get("key")
-        return repr(state).encode() if key is None else (
-            key.tobytes() + b"%d" % state.get("pos", 0))
-
-
 def install(torch):
     """Give the streams of this process the job's seed, and watch them."""
     global _on
@@ -98,25 +62,22 @@ def install(torch):
         return
     _on, _draws[:] = True, [0, 0]
     _arrive("torch", _Torch(torch))
-    _arrive("random", _Python())
-    _patch_seed(random, "seed", "random.seed", "random")
+    streams.watch(_fresh, _arrive, _heard)
     for owner in (torch, torch.random):
-        _patch_seed(owner, "manual_seed", "torch.manual_seed", "torch")
-        _patch(owner, "seed", _torch_seed(owner.seed))
-    _patch(torch.random, "fork_rng", _fork_rng(torch.random.fork_rng))
+        streams.patch(owner, "manual_seed", _manual_seed(owner.manual_seed))
+        streams.patch(owner, "seed", _torch_seed(owner.seed))
+    streams.patch(torch.random, "fork_rng",
+                  _fork_rng(torch.random.fork_rng))
     data = torch.utils.data
     split = _in_common(data.random_split)
     for owner in (data, data.dataset):
-        _patch(owner, "random_split", split)
-    _boot.after_import("numpy.random", _numpy)
+        streams.patch(owner, "random_split", split)
     os.register_at_fork(after_in_child=_off)
 
 
 def uninstall():
     _off()
-    while _patched:
-        owner, name, real = _patched.pop()
-        setattr(owner, name, real)
+    streams.unwatch()
 
 
 def fork():
@@ -170,13 +131,14 @@ def of_rank(number):
     """A seed of this worker, made of one that is equal on all; rank 0 keeps
     it."""
     rank = _job.job().rank
-    return number if rank == 0 else _hash(b"%d" % number, rank) >> 2
+    return number if rank == 0 else streams.mixed(b"%d" % number, rank) >> 2
 
 
 def _off():
     """Nothing of this in a forked child: it is not the worker."""
     global _on, _common
     _on, _common = False, None
+    streams.pause()
 
 
 def _arrive(name, stream):
@@ -189,12 +151,7 @@ def _arrive(name, stream):
 
 
 def _differ(stream):
-    stream.seed(_hash(stream.digest(), _job.job().rank))
-
-
-def _hash(data, rank):
-    digest = hashlib.sha256(data + b"/%d" % rank).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
+    stream.seed(streams.mixed(stream.digest(), _job.job().rank))
 
 
 def _fresh():
@@ -202,58 +159,24 @@ def _fresh():
     which = 0 if is_common() else 1
     _draws[which] += 1
     data = b"fresh %d %d" % (_job.job().seed, _draws[which])
-    return _hash(data, _job.job().rank + 1 if which else 0)
+    return streams.mixed(data, _job.job().rank + 1 if which else 0)
 
 
-def _numpy(module):
-    if not _on:
-        return
-    _arrive("numpy", _Numpy(module))
-    _patch_seed(module, "seed", "numpy.random.seed", "numpy")
-    make = module.default_rng
-
-    def default_rng(seed=None):
-        return make(_fresh() if seed is None and _on else seed)
-
-    _patch(module, "default_rng", _like(default_rng, make))
+def _heard(stream, call):
+    """The script has set a seed: after the fork all draw the same again."""
+    if not is_common():
+        _common[stream] = _streams[stream].get()
+        if not _quiet:
+            _equal_again(call)
 
 
-def _patch(owner, name, function):
-    _patched.append((owner, name, getattr(owner, name)))
-    setattr(owner, name, function)
-
-
-def _real(owner, name):
-    for where, what, real in _patched:
-        if where is owner and what == name:
-            return real
-    return getattr(owner, name)
-
-
-def _like(function, real):
-    function.__name__ = real.__name__
-    function.__doc__ = real.__doc__
-    function.__wrapped__ = real
-    return function
-
-
-def _patch_seed(owner, name, title, stream):
-    real = getattr(owner, name)
-
-    def seed(*args, **kwargs):
-        given = (args or tuple(kwargs.values()) or (None,))[0]
-        if not _on or (given is None and stream == "torch"):
-            return real(*args, **kwargs)
-        if given is None:
-            return _streams[stream].seed(_fresh())
-        result = real(*args, **kwargs)
-        if not is_common():
-            _common[stream] = _streams[stream].get()
-            if not _quiet:
-                _equal_again("%s(%s)" % (title, given))
+def _manual_seed(real):
+    def manual_seed(seed):
+        result = real(seed)
+        if _on:
+            _heard("torch", "torch.manual_seed(%s)" % seed)
         return result
-
-    _patch(owner, name, _like(seed, real))
+    return manual_seed
 
 
 def _equal_again(call):
@@ -271,7 +194,7 @@ def _torch_seed(real):
         number = _fresh()
         _streams["torch"].seed(number)
         return number
-    return _like(seed, real)
+    return seed
 
 
 def _fork_rng(real):
@@ -288,11 +211,11 @@ def _fork_rng(real):
                 _quiet -= 1
                 if before is not None and _common:
                     _common["torch"] = before
-    return _like(fork_rng, real)
+    return fork_rng
 
 
 def _in_common(real):
     def random_split(*args, **kwargs):
         with common():
             return real(*args, **kwargs)
-    return _like(random_split, real)
+    return random_split

@@ -6,10 +6,11 @@ import sys
 
 from poseidon import _boot, _job
 from poseidon.shared import host
+from poseidon.shared.patches import Patches
 
 WAIT = 20.0  # seconds until worker 0 has told where its writer writes
 
-_patches = host.Patches()
+_patches = Patches()
 _made = [0]  # writers without a folder's name, so far
 
 

@@ -6,6 +6,8 @@ import random
 
 import numpy
 
+from poseidon.shared import host
+
 Dataset = collections.namedtuple("Dataset", ["data", "target"])
 Datasets = collections.namedtuple("Datasets",
                                   ["train", "validation", "test"])
@@ -75,28 +77,35 @@ def shrink_csv(filename, ratio):
 
 
 def maybe_download(filename, work_directory, source_url):
-    """The path of the file in the folder; fetched when it is not there."""
+    """The path of the file in the folder; fetched when it is not there, by
+    one worker of a host."""
+    os.makedirs(work_directory, exist_ok=True)
+    path = os.path.join(work_directory, filename)
+    with host.one_at_a_time(os.path.realpath(path)):
+        if not os.path.exists(path):
+            _fetch(source_url, path)
+            print("Successfully downloaded", filename, os.path.getsize(path),
+                  "bytes.")
+    return path
+
+
+def _fetch(url, path):
+    """The file appears when it is complete."""
     import shutil
     import tempfile
     import urllib.request
-    os.makedirs(work_directory, exist_ok=True)
-    path = os.path.join(work_directory, filename)
-    if os.path.exists(path):
-        return path
-    handle, part = tempfile.mkstemp(dir=work_directory)
+    folder = os.path.dirname(path)
+    handle, part = tempfile.mkstemp(dir=folder or os.curdir)
     try:
-        with urllib.request.urlopen(source_url, timeout=60) as source, \
+        with urllib.request.urlopen(url, timeout=60) as source, \
                 os.fdopen(handle, "wb") as sink:
             shutil.copyfileobj(source, sink)
         os.replace(part, path)
     except OSError as error:
         os.unlink(part)
         raise OSError("%s is not there and %s could not be fetched (%s): "
-                      "put the file into %s" % (path, source_url, error,
-                                                work_directory)) from None
-    print("Successfully downloaded", filename, os.path.getsize(path),
-          "bytes.")
-    return path
+                      "put the file into %s"
+                      % (path, url, error, folder)) from None
 
 
 def retry(initial_delay, max_delay, factor=2.0, jitter=0.25,

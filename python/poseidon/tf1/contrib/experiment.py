@@ -131,6 +131,10 @@ class Experiment:
     def run_std_server(self):
         """The task of a parameter server: nothing is held in it."""
         from poseidon import _job
+        from poseidon.tensorflow import role
+        if role.is_ps():
+            role.wait()
+            return
         _job.say("this process is a parameter server of TF_CONFIG: it has "
                  "nothing to do here")
 

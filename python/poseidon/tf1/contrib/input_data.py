@@ -6,6 +6,7 @@ import os
 import numpy
 import tensorflow.compat.v1 as tf
 
+from poseidon.tensorflow import seed as streams
 from poseidon.tf1.contrib.datasets import Datasets, maybe_download
 
 SOURCE_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/"
@@ -60,7 +61,7 @@ class DataSet:
     def __init__(self, images, labels, fake_data=False, one_hot=False,
                  dtype=tf.float32, reshape=True, seed=None):
         graph_seed, op_seed = tf.get_seed(seed)
-        seed = graph_seed if seed is None else op_seed
+        seed = streams.own(graph_seed if seed is None else op_seed)
         self._random = numpy.random if seed is None \
             else numpy.random.RandomState(seed % (1 << 32))
         dtype = tf.as_dtype(dtype).base_dtype

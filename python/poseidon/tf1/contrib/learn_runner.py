@@ -41,9 +41,13 @@ def _schedule(config):
     if kind is None or not config.cluster_spec.jobs:
         return "train_and_evaluate"
     from poseidon import _job
-    _job.warn_once("TF_CONFIG", "TF_CONFIG names a cluster: this process "
-                   "(%s %d) trains on this machine alone"
-                   % (kind, config.task_id))
+    if _job.job().size > 1:
+        _job.say("TF_CONFIG names a cluster: its workers are those of this "
+                 "job, the master evaluates")
+    else:
+        _job.warn_once("TF_CONFIG", "TF_CONFIG names a cluster: this process "
+                       "(%s %d) trains on this machine alone"
+                       % (kind, config.task_id))
     table = {"master": "train_and_evaluate", "chief": "train_and_evaluate",
              "worker": "train", "ps": "run_std_server",
              "evaluator": "continuous_eval"}
