@@ -38,9 +38,7 @@ train() {
 }
 
 train "TensorFlow-1" "$old" -m poseidon.tf1
-if [ -e "$new" ]; then
-    train "Keras" "$new"
-fi
+train "Keras" "$new"
 
 say "what came out"
 "$python" - "$scratch" "$workers" <<'END'
@@ -92,6 +90,7 @@ cat <<END
 What to try next
   $build/bin/psd_run -n 2 --batch per-worker "$python $old"
   $build/bin/psd_run -n 2 --trace "$python $old"      when gradients leave
+  less examples/keras/README.md         the Keras scripts
   less docs/tensorflow.md               what is done to a script, and why
   less docs/tensorflow1.md              scripts for TensorFlow 1
 END

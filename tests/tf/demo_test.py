@@ -26,7 +26,9 @@ def the_demo_finds_the_same_training():
     check(done.returncode == 0, done.stdout)
     contains(done.stdout, 'poseidon: global batch 64 = 2 x 32 (split)',
              'TensorFlow-1   alone and together differ',
-             'the same training, on 2 workers')
+             'Keras          alone and together differ')
+    check(done.stdout.count('the same training, on 2 workers') == 2,
+          done.stdout)
 
 
 if __name__ == '__main__':
