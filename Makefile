@@ -5,7 +5,8 @@ JOBS ?= $(shell nproc)
 ROUNDS ?= 5
 FUZZ_SECONDS ?= 60
 
-.PHONY: all help demo demo-torch test bench fuzz soak lint install clean
+.PHONY: all help demo demo-torch demo-tf test bench fuzz soak lint install \
+    wheel clean
 
 all: $(BUILD)/build.ninja # build everything into build/ (the default)
 	@ninja -C $(BUILD) -j $(JOBS) --quiet
@@ -30,11 +31,14 @@ demo: all # train digits alone and with 4 workers, and compare
 demo-torch: all # the same with PyTorch: a script without a changed line
 	@examples/torch/demo.sh $(BUILD)
 
+demo-tf: all # the same with TensorFlow
+	@examples/demo_tf.sh $(BUILD)
+
 test: # all tests, on gcc and clang, with sanitizers (15 minutes)
 	@tools/setup.sh test
 	@python3 tests/run
 
-bench: all # measure beside OpenMPI and Gloo; writes bench/RESULTS.md
+bench: all # measure beside OpenMPI, Gloo, DDP, TensorFlow; writes bench/*.md
 	@tools/setup.sh bench
 	@BUILD=$(BUILD) bench/run.sh --rounds $(ROUNDS)
 
@@ -54,6 +58,9 @@ lint: all # clang-tidy over the sources, a few minutes
 install: all # install to PREFIX, a tree that works wherever it is moved
 	@DESTDIR=$(abspath $(PREFIX)) meson install -C $(BUILD) --no-rebuild --quiet
 	@echo "installed to $(abspath $(PREFIX))"
+
+wheel: all # pack a wheel for pip into BUILD, with all that psd_run needs
+	@python3 tools/wheel.py $(BUILD)
 
 clean: # remove everything that was built
 	@rm -rf $(BUILD) build-test-*

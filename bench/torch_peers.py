@@ -20,17 +20,17 @@ import argparse
 import glob
 import json
 import os
-import resource
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+from rounds import (HERE, LIMIT, ROOT, THREADS, cell, cpu_of, environment,
+                    free_port, processor, sections_of, shown, turned,
+                    version_of, write_sections)
+
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import cluster as cluster_tools  # noqa: E402
 
@@ -46,24 +46,10 @@ NONE, TUNED, OURS, DDP = ("no communication", "no communication, tuned malloc",
                           "psd_run", "DDP")
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "4000000000",
           "MALLOC_TOP_PAD_": "268435456"}
-WARM, HOSTS, PORT, LIMIT = 6, 4, "29500", 900
+WARM, HOSTS, PORT = 6, 4, "29500"
 PARTS = ("one", "hosts", "alone", "start")
 JOINS = ("import torch; torch.optim.SGD([torch.nn.Parameter(torch.zeros(8))],"
          " 0.1)")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
-THREADS = {x + "_NUM_THREADS": "1" for x in ("OMP", "MKL", "OPENBLAS",
-                                             "NUMEXPR")}
-
-
-def environment(**more):
-    return dict(os.environ, **dict(THREADS, **more))
 
 
 class Bench:
@@ -175,10 +161,6 @@ class Bench:
 
 # ---- measuring ------------------------------------------------------------
 
-def turned(names, turn):
-    return names[turn % len(names):] + names[:turn % len(names)]
-
-
 def note(turn, what, name, row):
     print("round %d  %-24s %-32s %8.1f ms wall %8.1f ms CPU%s" % (
         turn + 1, what, name, row["wall_ms"], row["cpu_ms"],
@@ -214,19 +196,6 @@ def measure_hosts(bench):
                     rows.setdefault((model, HOSTS, name), []).append(row)
                     note(turn, model + " on hosts", name, row)
     return rows
-
-
-def cpu_of(words, folder):
-    """User and system time of a command and all that it waited for."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(words, cwd=folder, env=environment(),
-                          capture_output=True, text=True, timeout=LIMIT,
-                          check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        sys.exit("torch_peers.py: %s: %s" % (words, done.stderr))
-    return (after.ru_utime - before.ru_utime +
-            after.ru_stime - before.ru_stime)
 
 
 def alone_words(bench):
@@ -281,11 +250,6 @@ def measure_start(bench):
 
 
 # ---- writing ----------------------------------------------------------------
-
-def cell(values, form="%.1f"):
-    return (form + " [" + form + " .. " + form + "]") % (
-        statistics.median(values), min(values), max(values))
-
 
 def column(rows, model, workers, name, field):
     return [x[field] for x in rows[(model, workers, name)]]
@@ -360,12 +324,6 @@ def payload_table(rows):
             formula,
             "%.3f" % (wire / formula) if formula else "-"))
     return lines
-
-
-def shown(words):
-    return " ".join(os.path.relpath(x, ROOT) if x.startswith(ROOT + os.sep)
-                    else os.path.basename(x) if x.startswith("/") else x
-                    for x in words)
 
 
 def commands_one(bench, rows):
@@ -456,26 +414,9 @@ TITLES = {"one": "One host", "hosts": "Four hosts at 1 Gbit/s",
           "alone": "One worker alone", "start": "Start"}
 
 
-def sections_of(path):
-    """The sections of the file as it is, by title."""
-    found = {}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            for part in file.read().split("\n## ")[1:]:
-                title, text = part.split("\n", 1)
-                found[title] = text.strip("\n").split("\n")
-    return found
-
-
 def machine(options):
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        cpu = [x.split(":", 1)[1].strip() for x in file
-               if x.startswith("model name")]
-    version = subprocess.run(
-        [options.python, "-c", "import torch; print(torch.__version__)"],
-        capture_output=True, text=True, check=False).stdout.strip()
-    return "%d cores of %s; torch %s, one thread per process." % (
-        len(os.sched_getaffinity(0)), cpu[0] if cpu else "?", version)
+    return "%s; torch %s, one thread per process." % (
+        processor(), version_of(options.python, "torch"))
 
 
 def parse():
@@ -517,14 +458,10 @@ def main():
             lines = writers[part](bench)
             if lines is not None:
                 sections[TITLES[part]] = lines
-    text = ["# Training with torch, side by side", "",
-            "Written by `make bench` (bench/torch_peers.py; it has options "
-            "for partial runs).", machine(options)]
-    for title in TITLES.values():
-        if title in sections:
-            text += ["", "## " + title, ""] + sections[title]
-    with open(options.out, "w", encoding="utf-8") as file:
-        file.write("\n".join(text) + "\n")
+    write_sections(options.out, [
+        "# Training with torch, side by side", "",
+        "Written by `make bench` (bench/torch_peers.py; it has options "
+        "for partial runs).", machine(options)], TITLES.values(), sections)
 
 
 if __name__ == "__main__":

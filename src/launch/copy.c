@@ -26,6 +26,8 @@ static const struct {
     {"bin/psd_run", ""},
     {"lib/libposeidon.so.0", ""},
     {"libposeidon.so.0", ""},
+    {"lib/libposeidon_tf.so", ""},
+    {"libposeidon_tf.so", ""},
     {"lib/poseidon/python", "/boot/sitecustomize.py"},
     {"python", "/boot/sitecustomize.py"},
 };

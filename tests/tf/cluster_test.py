@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(HERE, '..', 'e2e'))
 from common import (  # noqa: E402
     Job, Skip, check, contains, keep, run_all, test)
 import cluster_job  # noqa: E402
-from digits import write_mnist  # noqa: E402
+from tf1_data import write_mnist  # noqa: E402
 
 LIMIT = 200.0
 CASES = os.path.join(HERE, 'cluster_cases.py')

@@ -13,7 +13,7 @@ def sync():
 
 # In the manner of the CIFAR-10 tutorial; worker $SLOW is late everywhere.
 TUTORIAL = SYNC + '''
-import os, time
+import os, tempfile, time
 import tensorflow as tf
 rank, slow = int(os.environ["PSD_RANK"]), os.environ["SLOW"]
 
@@ -60,6 +60,17 @@ def main(argv=None):
     print("folder", writer.get_logdir())
     writer.close()
     tf.train.write_graph(tf.get_default_graph(), "graph", "net.pbtxt")
+    own = tempfile.mkdtemp()   # of each worker
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        x.load(float(rank), session)
+        saver = tf.train.Saver()
+        saver.save(session, own + "/model")
+        x.load(9.0, session)
+        saver.restore(session, tf.train.latest_checkpoint(own))
+        print("own", session.run(x) - rank)
+    tf.gfile.DeleteRecursively(own)
+    print("left", os.path.exists(own))
 
 tf.gfile.MakeDirs("more")
 tf.app.run()
@@ -407,8 +418,13 @@ config.block_size = 65536
 config.use_sfb = True
 config.peer_addresses.append("tcp://10.0.0.1:7777")
 config.batch_size = 32
+w = tf.Variable(tf.zeros([40000]))
+train = tf.train.GradientDescentOptimizer(0.1).minimize(
+    tf.reduce_sum(tf.square(w - 1.0)))
 with tf.Session(config=config) as sess:
-    print 'sum', sess.run(tf.constant(2) + 3)
+    sess.run(tf.initialize_all_variables())
+    sess.run(train)
+    print "sum %d" % sess.run(tf.reduce_sum(w))
 import os
 from poseidon.tensorflow import fields
 print 'job', FLAGS.distributed, os.environ["PSD_BLOCK_SIZE"], \\

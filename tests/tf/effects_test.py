@@ -88,7 +88,7 @@ def tutorial(slow):
     alike(job, 'old False', 'latest train/model.ckpt-11', 'x 111.0 11',
           "saved more/model.ckpt-2 ['more/model.ckpt-1', "
           "'more/model.ckpt-2']", 'state more/model.ckpt-2',
-          'folder events')
+          'folder events', 'own 0.0', 'left False')
     check('old.index' not in listing(job, 'train'), 'the old one is there')
     check([name for name in listing(job, 'more') if 'index' in name] ==
           ['model.ckpt-1.index', 'model.ckpt-2.index'],
@@ -291,7 +291,7 @@ def files_are_fetched_and_unpacked_once_per_host():
 @test
 def the_manuals_fields_are_taken():
     job = run(cases.FIELDS)
-    alike(job, 'sum 5', 'job True 65536 32', 'client 0')
+    alike(job, 'sum 8000', 'job True 65536 32', 'client 0')
     contains(job.log('worker_0.err'), 'blocks of 65536 bytes',
              'use_sfb and peer_addresses: accepted')
     job = run(cases.FIELDS, options=('--servers', '1'))

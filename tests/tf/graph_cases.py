@@ -474,6 +474,38 @@ def towers():
     return whole, whole, bits
 
 
+@case
+def statistics():
+    """Moving means of inputs, as batch normalisation keeps them: gradients
+    wait for them, all workers have the mean of all rows."""
+    x, y, feed = inputs(20)
+    with v1.variable_scope('norm'):
+        mean = v1.get_variable('mean', [20], FLOAT, v1.zeros_initializer(),
+                               trainable=False, use_resource=True)
+        square = v1.get_variable('square', [20], FLOAT,
+                                 v1.ones_initializer(), trainable=False,
+                                 use_resource=False)
+    for old, new in ((mean, tf.reduce_mean(x, 0)),
+                     (square, tf.reduce_mean(x * x, 0))):
+        v1.add_to_collection(v1.GraphKeys.UPDATE_OPS,
+                             v1.assign_sub(old, 0.1 * (old - new)))
+    loss = tf.reduce_mean(entropy(dense(x, 10, 'out'), y))
+    with tf.control_dependencies(v1.get_collection(v1.GraphKeys.UPDATE_OPS)):
+        step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    data, seen, whole = batches(17, 20), [], []
+    with v1.Session(config=v1.ConfigProto(
+            intra_op_parallelism_threads=1,
+            inter_op_parallelism_threads=1)) as session:
+        session.run(v1.global_variables_initializer())
+        for number in range(STEPS):
+            values = feed(*next(data))
+            seen.append(float(session.run([step, loss], values)[1]))
+            if number % 10 == 9:
+                whole.extend(map(float, session.run(mean)[:4]))
+                whole.extend(map(float, session.run(square)[:4]))
+        return seen, whole, digest(session)
+
+
 def main(words):
     global FLOAT, STEPS
     if '--float64' in words:

@@ -1,9 +1,10 @@
 """Worker scripts of graph_test.py, one of them per word:
 
-    python graph_claims.py WORD
+    python graph_claims.py WORD...
 
 Each says `good ...` for what it has found.
 """
+import contextlib
 import os
 import sys
 import time
@@ -83,7 +84,7 @@ def order():
 
 def quiet():
     """What is not applied is not exchanged, whoever runs it."""
-    from poseidon.tensorflow import core
+    from poseidon.tensorflow import book, core
     x, y, _, loss = net()
     unused = tf.gradients(loss, v1.trainable_variables())
     optimizer = v1.train.GradientDescentOptimizer(0.1)
@@ -92,6 +93,7 @@ def quiet():
     step = optimizer.apply_gradients(grads)
     assert len(v1.get_default_graph().get_operations()) > names
     later = tf.norm(grads[0][0])     # made when all is in place
+    name = book.of(v1.get_default_graph()).sites[0].name
     run = session()
     a, b = batch()
     run.run(step, {x: a, y: b})      # the same start
@@ -101,7 +103,7 @@ def quiet():
             run.run([unused, later] + [grad for grad, _ in grads],
                     {x: a, y: b})
         before = run.run(grads[0][0], {x: a, y: b})
-        assert core.plug().psd_tf_steps(b'opt0') == number
+        assert core.plug().psd_tf_steps(name) == number
         _, grad, norm = run.run([step, grads[0][0], later], {x: a, y: b})
         # The gradient of all rows, not of this worker's.
         assert np.allclose(grad, before, rtol=1e-5), (grad, before)
@@ -189,6 +191,57 @@ def nan():
     good('nan')
 
 
+def failing():
+    """A run that fails before anything has left is made again; one that
+    fails on one worker after its step ends the job."""
+    bad = v1.placeholder_with_default(False, [])
+    x = v1.placeholder(tf.float32, [None, 4])
+    y = v1.placeholder(tf.float32, [None, 1])
+    with tf.control_dependencies([v1.Assert(tf.logical_not(bad), ['bad'])]):
+        data = tf.identity(x)    # nothing can leave without it
+    out = tf.matmul(data, v1.get_variable('w', [4, 1]))
+    loss = tf.reduce_mean(tf.square(out - y))
+    step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    late = v1.placeholder_with_default(False, [])
+    with tf.control_dependencies([step]):
+        end = v1.Assert(tf.logical_not(late), ['late'])
+    run = session()
+    for number in range(4):
+        a, b = batch()
+        if number == 1 or (number == 2 and RANK == 1):
+            try:
+                run.run(step, {x: a, y: b, bad: True})
+            except tf.errors.InvalidArgumentError:
+                good('failed %d' % number)
+        run.run(end, {x: a, y: b})
+    good('before')
+    try:
+        run.run(end, {x: a, y: b, late: RANK == 1})
+    except tf.errors.InvalidArgumentError:
+        good('late')
+    run.run(end, {x: a, y: b})
+
+
+def keras():
+    """Keras of TensorFlow 1, which runs in sessions of its own."""
+    layers = v1.keras.layers
+    x = DATA.randn(32, 4)
+    model = v1.keras.Sequential([
+        layers.Dense(8, activation='relu', input_shape=(4,)),
+        layers.BatchNormalization(), layers.Dense(1)])
+    model.compile(v1.keras.optimizers.Adam(0.01), 'mse')
+    history = model.fit(x, x.sum(1), batch_size=8, epochs=2, verbose=0,
+                        shuffle=False).history
+    judge = v1.keras.Sequential([layers.Dense(1, input_shape=(4,))])
+    judge.compile(v1.keras.optimizers.SGD(0.1), 'mse')
+    for _ in range(2):
+        judge.train_on_batch(x, x.sum(1))
+        model.train_on_batch(x, x.sum(1))
+    good('keras %r %r' % (history['loss'], [
+        value.tolist() for value in model.get_weights()[:4]
+        + judge.get_weights()]))
+
+
 def foreign():
     """A graph that comes with its training operations."""
     loss = net()[3]
@@ -228,4 +281,7 @@ def functions():
 if __name__ == '__main__':
     if sys.argv[1] != 'functions':
         v1.disable_v2_behavior()
-    globals()[sys.argv[1]]()
+    for word in sys.argv[1:]:
+        with tf.Graph().as_default() if word != 'functions' else (
+                contextlib.nullcontext()):
+            globals()[word]()

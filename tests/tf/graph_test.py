@@ -16,7 +16,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'e2e'))
 from common import (  # noqa: E402
-    Job, check, contains, keep, run_all, test)
+    Job, Skip, check, contains, keep, run_all, test)
 
 LIMIT = 240.0
 CASES = os.path.join(HERE, 'graph_cases.py')
@@ -103,11 +103,12 @@ def four_workers_in_float64_through_tcp():
 @test
 def the_same_job_twice_has_the_same_bits():
     words = ['--steps', '10', 'conv', 'embedding', 'gan']
-    check(spread(2, words) == spread(2, words), 'other bits than before')
+    first = spread(2, words)
+    check(first == spread(2, words), 'other bits than before')
 
 
-def claim(word, options=(), code=0):
-    return start(2, [CLAIMS, word], options, code=code)
+def claim(*words, options=(), code=0):
+    return start(2, [CLAIMS, *words], options, code=code)
 
 
 def good(job, *words):
@@ -117,30 +118,16 @@ def good(job, *words):
 
 
 @test
-def late_layers_leave_while_earlier_ones_compute():
-    good(claim('order'), 'order')
-
-
-@test
-def what_is_not_applied_is_not_exchanged():
-    good(claim('quiet'), 'quiet')
-
-
-@test
-def batches_that_cannot_be_cut_stay_whole():
-    job = claim('whole')
-    good(job, 'rows fetched', 'fixed', 'different')
+def late_layers_leave_first_and_what_is_not_applied_never():
+    """And batches that cannot be cut stay whole; a queue that ends early
+    holds nobody up."""
+    job = claim('order', 'quiet', 'whole', 'queues')
+    good(job, 'order', 'quiet', 'rows fetched', 'fixed', 'different',
+         'queues')
     contains(job.err, 'a value for each row is fetched while training',
              'feeds have their number of rows in their shapes',
              'the workers feed different batches',
-             'global batch 16 = 2 x 8 (per-worker)')
-
-
-@test
-def a_queue_that_ends_early_holds_nobody_up():
-    job = claim('queues')
-    good(job, 'queues')
-    contains(job.err, 'batches come from inside the graph',
+             'batches come from inside the graph',
              'global batch 16 = 2 x 8 (per-worker)')
 
 
@@ -166,6 +153,28 @@ def a_graph_that_was_imported_is_not_trained():
     job = claim('foreign', code=65)
     contains(job.err, 'this graph was imported with its training operations')
     contains(job.log('worker_0.out'), 'good loss 1')
+
+
+@test
+def a_run_that_fails_is_made_again_or_ends_the_job():
+    job = claim('failing', code=65)
+    good(job, 'failed 1', 'before')
+    contains(job.log('worker_1.out'), 'good failed 2', 'good late')
+    contains(job.err, 'the run of worker 1 failed after step 4 had been '
+             'exchanged')
+
+
+@test
+def keras_in_sessions():
+    from importlib.util import find_spec
+    if find_spec('tensorflow_estimator') is None:
+        raise Skip('this TensorFlow has no Keras for sessions')
+    job = claim('keras', options=['--digest', 'step'])
+    good(job, 'keras')
+    check(job.log('worker_0.out') == job.log('worker_1.out'),
+          'workers differ:\n' + job.log('worker_0.out')
+          + job.log('worker_1.out'))
+    contains(job.err, ' 0 differences')
 
 
 @test

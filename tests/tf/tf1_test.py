@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(ROOT, 'python'))
 from common import (  # noqa: E402
     Job, Skip, check, contains, keep, run_all, test)
 import tf1_cases as cases  # noqa: E402
-from digits import write_mnist  # noqa: E402
+from tf1_data import write_cifar, write_mnist  # noqa: E402
 from poseidon.tf1 import detect, python2  # noqa: E402
 
 LIMIT = 240.0
@@ -250,21 +250,6 @@ def example_mnist_deep():
         names = os.listdir(folder + '/log')
         check('model.ckpt-41.index' in names and any(
             one.startswith('events.') for one in names), str(names))
-
-
-def write_cifar(folder):
-    """A bright bar in one of ten places, on noise."""
-    folder = os.path.join(folder, 'cifar-10-batches-bin')
-    os.makedirs(folder)
-    for name in [*('data_batch_%d' % at for at in range(1, 6)),
-                 'test_batch']:
-        with open(os.path.join(folder, name + '.bin'), 'wb') as file:
-            for at in range(40):
-                label = at % 10
-                plane = bytearray((at * 7 + i * 13) % 50 for i in range(1024))
-                for row in range(3 * label, 3 * label + 4):
-                    plane[row * 32:row * 32 + 32] = bytes([250]) * 32
-                file.write(bytes([label]) + bytes(plane) * 3)
 
 
 @test

@@ -24,6 +24,7 @@ _ENTRY = struct.Struct("=16sI")
 
 _patches = Patches()
 _spared = set()   # folders that this worker did not remove when it should
+_private = set()  # folders of this worker alone, by tempfile
 
 
 def install():
@@ -45,6 +46,7 @@ def install():
 def uninstall():
     _patches.restore()
     _spared.clear()
+    _private.clear()
 
 
 def _is_watched():
@@ -100,10 +102,23 @@ def _mkdir(original):
             original(path, *args, **kwargs)
             with host.locked(MADE) as record:
                 note(record, name)
+            _private.add(name)
             return None
         return make(name, lambda: original(path, *args, **kwargs))
 
     return mkdir
+
+
+def is_private(path):
+    """Does it lie in a temporary folder that only this worker knows?"""
+    if not _private or "://" in os.fspath(path):
+        return False
+    path = os.path.realpath(path)
+    while path != os.path.dirname(path):
+        if path in _private:
+            return True
+        path = os.path.dirname(path)
+    return False
 
 
 def remove_tree(path, act):

@@ -1,16 +1,18 @@
 """Turns `import tensorflow` of a worker into the distributed one: the parts
 are installed in a fixed order, and taken out again when the script
 distributes itself."""
+import faulthandler
 import os
 import sys
 
 from poseidon import _job
-from poseidon.tensorflow import (cluster, fetch, fields, gfiles, graph, hooks,
-                                 models, saver, seed, writer)
+from poseidon.tensorflow import (
+    aside, cluster, data, everywhere, fetch, fields, gfiles, graph, hooks,
+    keras, keras_calls, keras_start, models, saver, seed, tape, writer)
 
 # Modules with install(tf) and uninstall().
 PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph,
-         cluster)
+         cluster, keras, tape, keras_start, keras_calls, data, aside)
 OLDEST = (2, 15)     # of TensorFlow
 EXIT_CODE = 69       # EX_UNAVAILABLE
 
@@ -26,8 +28,10 @@ def apply(module):
     overlay = sys.modules.get("poseidon.tf1.overlay")
     tf = getattr(overlay, "real", None) or module
     _check_version(tf)
-    for part in PARTS:
-        part.install(tf)
+    _show_stacks()
+    with everywhere.gathered():
+        for part in PARTS:
+            part.install(tf)
 
 
 def applied():
@@ -52,3 +56,13 @@ def _check_version(tf):
             % ((tf.__version__,) + OLDEST))
         sys.stderr.flush()
         os._exit(EXIT_CODE)
+
+
+def _show_stacks():
+    """The launcher asks for Python's stacks by a signal."""
+    number = os.environ.get("PSD_STACK_SIGNAL", "")
+    if number.isdigit() and sys.stderr is not None:
+        try:
+            faulthandler.register(int(number), all_threads=True)
+        except (AttributeError, ValueError, RuntimeError, OSError):
+            pass  # stderr is no file: nothing to write to

@@ -24,6 +24,8 @@ class Site:
         self.source = None      # a source.Source: rows are cut in the graph
         self.variables = []
         self.steps = 0
+        self.updates = []       # of statistics: operations that change them
+        self.targets = []       # ... and those that set them to the mean
 
 
 class Book:
@@ -36,7 +38,7 @@ class Book:
         self.depth = 0          # inside apply_gradients
         self.sources = {}       # number of an operation: source.Source
         self.imported = set()   # numbers of operations that train, not ours
-        self.tried = {}         # names of groups, feeds: can they be cut?
+        self.same = {}          # names of groups: why they are not cut
 
 
 def of(graph):

@@ -1,9 +1,9 @@
 """libposeidon_tf by TensorFlow and ctypes: the ops, the groups of keys that
 optimizers exchange, and values that all workers take from rank 0.
 
-start() opens the session and loads the plug-in. Both are collective or bound
-to the thread that did it, so everything here is called on that thread, in the
-same order on every worker.
+load() loads the plug-in, start() opens the session. That is collective, and
+bound to the thread that did it, so everything here is called on that thread,
+in the same order on every worker.
 """
 import atexit
 import ctypes
@@ -52,22 +52,24 @@ CALLS = {  # name: result, arguments
 tf = None        # the real tensorflow, not an overlay of it
 ops = None       # ops.psd_push and so on
 _plug = None
+_started = False
+_announced = []  # (group, entries) to register at the start
 _known = set()   # keys that are registered
 _tensors = {}    # (name, bytes): handle of a value
 _told = None     # by step
 
 
 def started():
-    return _plug is not None
+    return _started
 
 
-def start(tensorflow):
-    """Join the job and load the ops; collective the first time."""
+def load(tensorflow):
+    """Load the ops, which a graph may have before anybody joins."""
     global tf, ops, _plug
     if _plug is not None:
         return
     tf = tensorflow
-    session = _lib.session()
+    _lib.library()
     path = _path()
     loaded = tensorflow.load_op_library(path)
     plug = ctypes.CDLL(path)
@@ -77,13 +79,25 @@ def start(tensorflow):
     why = plug.psd_tf_ready()
     if why is not None:
         raise _lib.Error(-1, "poseidon: " + why.decode())
-    witness = ctypes.cast(_lib.library().psd_open, _P)
     ops, _plug = loaded, plug
-    check(plug.psd_tf_attach(session, witness))
-    _lib.at_close(plug.psd_tf_detach)
-    plug.psd_tf_stop_at_nan(int(_job.job().nan == "stop"))
+
+
+def start(tensorflow):
+    """Join the job, with the ops; collective the first time."""
+    global _started
+    if _started:
+        return
+    load(tensorflow)
+    witness = ctypes.cast(_lib.library().psd_open, _P)
+    check(_plug.psd_tf_attach(_lib.session(), witness))
+    _lib.at_close(_plug.psd_tf_detach)
+    _plug.psd_tf_stop_at_nan(int(_job.job().nan == "stop"))
+    _started = True
     versions.compare(tensorflow.__version__, same)
     atexit.register(_join, os.getpid())
+    for group, entries in _announced:
+        _register(group, entries)
+    _announced.clear()
 
 
 def _join(pid):
@@ -111,17 +125,25 @@ def plug():
 
 def register(group, entries):
     """Announce keys of a group: (key, dtype, count, kind, priority) each;
-    those known already are passed over. Collective."""
+    those known already are passed over. Before the start they are kept for
+    it: a script may still say how tensors are to be cut. Collective."""
     entries = [entry for entry in entries if entry[0] not in _known]
     if not entries:
         return
+    _known.update(entry[0] for entry in entries)
+    if _started:
+        _register(group, entries)
+    else:
+        _announced.append((group, entries))
+
+
+def _register(group, entries):
     specs = (Spec * len(entries))()
     for spec, (key, dtype, count, kind, priority) in zip(specs, entries):
         spec.key, spec.count, spec.kind = key.encode(), count, kind
         spec.dtype = tf.as_dtype(dtype).base_dtype.as_datatype_enum
         spec.priority = priority
     check(_plug.psd_tf_register(group.encode(), specs, len(entries)))
-    _known.update(entry[0] for entry in entries)
 
 
 def step(weight, op=_lib.MEAN):

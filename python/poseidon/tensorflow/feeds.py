@@ -2,9 +2,10 @@
 
 The script feeds the same batch on every worker, as seeds are the same. Feeds
 whose first dimension is open and that have the same number of rows are cut;
-what cannot be cut is fed as it is, and the job says why. That the batches
-are the same is looked at once, in the first run that cuts; if they are not,
-each worker keeps its own.
+what cannot be cut is fed as it is, and the job says why. In the first run of
+an optimizer all workers compare what they are about to do, whatever that is:
+if their batches differ, or a graph does not take a part of a batch, each
+worker keeps its own.
 """
 import hashlib
 
@@ -12,35 +13,56 @@ import numpy
 
 from poseidon import _job
 from poseidon.shared import lines, rows
-from poseidon.tensorflow import agree
+from poseidon.tensorflow import agree, fields
 
-_same = None     # are the batches of all workers the same? None: not known
 _parts = {}      # rows of a batch: rows.Batch
 
 
-def forget():
-    global _same
-    _same = None
-    _parts.clear()
-
-
-def cut(plan, feeds, tried):
+def cut(plan, feeds, book, tried):
     """(feeds for this worker, rows behind its gradient, was it cut?).
     tried(feeds) says whether the graph takes a part of a batch."""
     job = _job.job()
     count, why = _count(plan, feeds)
-    if plan.inside and not plan.rows:
-        return feeds, 0, True
-    if why is None and job.batch != "per-worker":
-        if not _are_same(plan, feeds):
-            why = "the workers feed different batches"
-        elif job.size > 1:
+    if job.batch != "per-worker":
+        if plan.names not in book.same:
+            book.same[plan.names] = _compare(plan, feeds, count, why, tried)
+        if plan.inside and not plan.rows:
+            return feeds, 1, True    # the graph knows the rows
+        why = why or book.same[plan.names]
+        if not _is_sum(plan):
+            why = why or _asked(plan)
+        if why is None:
             taken, mine = _take(plan, feeds, count)
-            if tried(taken):
-                _say_cut(plan, mine)
-                return taken, mine.mine, True
-            why = "the graph does not take a part of a batch"
+            _say_cut(plan, mine)
+            return taken, mine.mine, True
     return feeds, _say_whole(plan, count, why), False
+
+
+def _compare(plan, feeds, count, why, tried):
+    """Why the batches of these groups are never cut; None: they are.
+    Collective, in the first run, on all workers alike."""
+    number = 0
+    if why is None and _is_sum(plan):
+        why = _asked(plan)    # a sum of parts and wholes would be neither
+    if why is None:
+        number = 1
+        if tried(_take(plan, feeds, count)[0]):
+            number = 2 + _digest(plan, feeds)
+        else:
+            why = "the graph does not take a part of a batch"
+    if not agree.on(number):
+        return "the workers feed different batches"
+    return why
+
+
+def _is_sum(plan):
+    return any(site.kind == "sum" for site in plan.sites)
+
+
+def _asked(plan):
+    """The script would see fewer rows than it has fed."""
+    return "a value for each row is fetched while training" if (
+        plan.asks) else None
 
 
 def _take(plan, feeds, count):
@@ -106,6 +128,8 @@ def _say_whole(plan, count, why):
     job = _job.job()
     if plan.batch is not None and not plan.rows:
         count = plan.batch
+    if count <= 1:
+        count = fields.batch_size() or count
     if not plan.said:
         plan.said = True
         if why is not None and job.batch != "per-worker":
@@ -117,17 +141,13 @@ def _say_whole(plan, count, why):
     return max(count, 1)
 
 
-def _are_same(plan, feeds):
-    global _same
-    if _same is None:
-        digest = hashlib.blake2b(digest_size=7)
-        for reference in plan.rows:
-            value = feeds[reference]
-            digest.update(repr((value.shape, value.dtype.str)).encode())
-            if value.dtype.hasobject:
-                digest.update(repr(value.tolist()).encode())
-            else:
-                digest.update(numpy.ascontiguousarray(value).data.cast("B")
-                              if value.size else b"")
-        _same = agree.on(int.from_bytes(digest.digest(), "little"))
-    return _same
+def _digest(plan, feeds):
+    digest = hashlib.blake2b(digest_size=7)
+    for reference in plan.rows:
+        value = feeds[reference]
+        digest.update(repr((value.shape, value.dtype.str)).encode())
+        if value.dtype.hasobject:
+            digest.update(repr(value.tolist()).encode())
+        elif value.size:
+            digest.update(numpy.ascontiguousarray(value).data.cast("B"))
+    return int.from_bytes(digest.digest(), "little")

@@ -3,6 +3,8 @@
   tf.gradients               which tensors are gradients of variables
   Optimizer.apply_gradients  of compat.v1, also of classes that a script
                              defines: the exchange is put into the graph
+  apply_gradients of Keras   the same, where Keras works in a session's graph
+                             (estimators); elsewhere it is not ours
   BaseSession._do_run,       same start, rows of this worker, and what a
   make_callable, ...         step has brought (run.py)
 
@@ -11,7 +13,11 @@ In a job of one nothing is inserted; steps are counted.
 from poseidon import _boot, _job
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    book, by_hand, core, export, gradients, insert, run)
+    book, by_hand, core, export, gradients, insert, run, statistics)
+
+KERAS = ("keras.src.optimizers.legacy.optimizer_v2",
+         "tf_keras.src.optimizers.legacy.optimizer_v2",
+         "tensorflow.python.keras.optimizer_v2.optimizer_v2")
 
 _patches = Patches()
 _tf = None
@@ -31,6 +37,8 @@ def install(tf):
         if "apply_gradients" in owner.__dict__:
             _patches.wrap(owner, "apply_gradients", _applying)
     _watch_subclasses(optimizer.Optimizer)
+    for name in KERAS:
+        _boot.after_import(name, _meet_keras)
     run.install(tf, _patches.wrap)
     export.install(_patches.wrap)
 
@@ -62,6 +70,16 @@ def _watch_subclasses(owner):
             _patches.wrap(cls, "apply_gradients", _applying)
 
     _patches.put(owner, "__init_subclass__", classmethod(__init_subclass__))
+
+
+def _meet_keras(module):
+    if _on:
+        _patches.wrap(module.OptimizerV2, "apply_gradients",
+                      lambda real: _applying(real, _as_it_is))
+
+
+def _as_it_is(tf, real, optimizer, pairs, args, words):
+    return real(optimizer, pairs, *args, **words)
 
 
 def _is_plain(graph):
@@ -96,14 +114,14 @@ def _as_list(values):
 
 # ---- optimizers
 
-def _applying(real):
+def _applying(real, elsewhere=by_hand.apply):
     def apply_gradients(self, grads_and_vars, *args, **words):
         if not _on or not _boot.is_worker():
             return real(self, grads_and_vars, *args, **words)
         pairs = list(grads_and_vars)
         if _tf.executing_eagerly() or not _is_plain(
                 _tf.compat.v1.get_default_graph()):
-            return by_hand.apply(_tf, real, self, pairs, args, words)
+            return elsewhere(_tf, real, self, pairs, args, words)
         return _apply(real, self, pairs, args, words)
     return apply_gradients
 
@@ -121,6 +139,8 @@ def _apply(real, optimizer, pairs, args, words):
         before = gradients.last_number(graph)
         result = real(optimizer, pairs, *args, **words)
         _note(graph, pairs, sites, before)
+        if _job.job().size > 1:
+            statistics.put(_tf, mine)
         return result
     finally:
         mine.depth = 0
@@ -138,7 +158,7 @@ def exchange(graph, pairs):
         site = book.Site(None)
         mine.sites.append(site)
         return pairs, [site]
-    core.start(_tf)
+    core.load(_tf)
     raws, unknown = mine.record.behind([grad for grad, _ in given])
     loose = [pair for pair, alone in zip(given, unknown) if alone]
     site = insert.put(_tf, mine, raws, loose)

@@ -11,14 +11,12 @@ does. What is left:
 - GlobalStepWaiterHook does not wait: the workers step together.
 LoggingTensorHook logs on every worker, each into its own log.
 """
-import os
-
 import numpy
 
 from poseidon import _job
 from poseidon.shared import host, turns
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import core
+from poseidon.tensorflow import core, hogwild
 
 _patches = Patches()
 _tf = None
@@ -34,8 +32,7 @@ def install(tf):
     _patches.wrap(hooks.NanTensorHook, "after_run", _nan)
     if _job.job().size > _job.job().local_size:
         _patches.wrap(hooks.StopAtStepHook, "after_create_session", _stop_at)
-    if os.environ.get("PSD_POLICY", "sync") == "sync":
-        _patches.wrap(hooks.GlobalStepWaiterHook, "before_run", _step_waiter)
+    _patches.wrap(hooks.GlobalStepWaiterHook, "before_run", _step_waiter)
     if _job.job().rank != 0:
         _patches.wrap(hooks.SecondOrStepTimer, "should_trigger_for_step",
                       _timer)
@@ -45,6 +42,12 @@ def install(tf):
 
 def uninstall():
     _patches.restore()
+
+
+def _steps_together():
+    """False in a child, and where each worker trains on its own clock."""
+    graph = _tf.compat.v1.get_default_graph()
+    return host.is_active() and hogwild.known(graph) is None
 
 
 def _timer(original):
@@ -77,7 +80,7 @@ def _nothing(original):
 
 def _step_waiter(original):
     def before_run(self, run_context):
-        if not host.is_active():
+        if not _steps_together():
             return original(self, run_context)
         if not self._worker_is_started and self._wait_until_step > 0:
             _job.say("GlobalStepWaiterHook: the workers step together, "
@@ -92,7 +95,7 @@ def _stop_at(original):
     def after_create_session(self, session, coord):
         counts = self._last_step is None
         original(self, session, coord)
-        if counts and host.is_active():
+        if counts and _steps_together():
             last = numpy.array([self._last_step], numpy.int64)
             core.start(_tf)
             turns.passing()
@@ -104,7 +107,7 @@ def _stop_at(original):
 
 def _nan(original):
     def after_run(self, run_context, run_values):
-        if self._fail_on_nan_loss or not host.is_active():
+        if self._fail_on_nan_loss or not _steps_together():
             return original(self, run_context, run_values)
         core.start(_tf)
         turns.passing()

@@ -4,7 +4,7 @@ and save_weights write on worker 0; loading what was saved waits for it. Keras
 import os
 
 from poseidon import _boot, _job
-from poseidon.shared import host, turns
+from poseidon.shared import files, host, turns
 from poseidon.tensorflow import everywhere
 
 KERAS = ("keras.src.saving.saving_api", "tf_keras.src.saving.saving_api")
@@ -51,7 +51,8 @@ def _path(at, name, args, kwargs):
         path = os.fsdecode(path)
     if isinstance(path, str) and "://" in path:
         return path
-    return host.plain_path(path)
+    path = host.plain_path(path)
+    return None if path is not None and files.is_private(path) else path
 
 
 def _saver(at, name):
@@ -97,12 +98,14 @@ def _builder(original):
     def act(self, *args, **kwargs):
         if not host.is_active():
             return original(self, *args, **kwargs)
-        first = _job.job().rank == 0
         if original.__name__ == "__init__":
             self._psd_folder = os.fsdecode(
                 kwargs.get("export_dir", args[0] if args else ""))
+        first = _job.job().rank == 0 or files.is_private(self._psd_folder)
         if original.__name__ == "save":
             folder = self._psd_folder
+            if files.is_private(folder):
+                return original(self, *args, **kwargs)
             result = turns.write([host.plain_path(folder)], lambda: original(
                 self, *args, **kwargs))
             return result if first else os.path.join(folder,

@@ -3,19 +3,20 @@ a plan (run_plan.py), kept by the identity of what it fetches and feeds; a run
 that trains starts from the same values, takes its rows, and says how many
 they are. All others go on untouched.
 """
+import os
 import threading
 
 from poseidon import _boot, _job, _lib
 from poseidon.shared import turns
 from poseidon.tensorflow import (
-    agree, book, core, export, feeds, insert, run_after, run_plan, run_start,
-    seed)
+    book, core, export, feeds, insert, run_after, run_plan, run_start, seed)
 
 _KEPT = 1000     # plans of one graph
 
 _tf = None
 _on = False
 _after = None
+_traced = os.environ.get("PSD_TRACE", "0") != "0"
 _quiet = threading.local()   # .on: this thread runs for us
 
 
@@ -23,9 +24,9 @@ def install(tf, patch):
     global _tf, _on, _after
     from tensorflow.python.client import session
     _tf, _on, _after = tf, True, run_after.After()
-    feeds.forget()
     patch(session.BaseSession, "_do_run", _running)
     patch(session.BaseSession, "make_callable", _making)
+    patch(session.BaseSession, "_make_callable_from_options", _compiling)
 
 
 def off():
@@ -69,8 +70,8 @@ def _running(real):
         def go(values):
             if plan.extra:
                 values = {**values, **plan.extra}
-            return real(self, None, targets, plan.fetches or fetches, values,
-                        options, metadata)
+            return real(self, None, targets + plan.targets,
+                        plan.fetches or fetches, values, options, metadata)
 
         if plan.foreign:
             export.refuse()
@@ -101,6 +102,46 @@ def _making(real):
     return make_callable
 
 
+def _compiling(real):
+    def _make_callable_from_options(self, wanted):
+        """By this way Keras runs its graphs. What has to be fed in addition
+        is fed; batches stay whole."""
+        mine = _known(self._graph)
+        if mine is None:
+            return real(self, wanted)
+        plan = _plan_of_options(mine, wanted)
+        call = real(self, _completed(plan, wanted))
+        more = tuple(plan.extra.values())
+
+        def run(*values, **words):
+            if not plan.sites:
+                return call(*values, *more, **words)
+            return _train(self, mine, plan, None,
+                          lambda _: call(*values, *more, **words))
+        return run if more or plan.sites else call
+    return _make_callable_from_options
+
+
+def _plan_of_options(mine, wanted):
+    operation = mine.graph.get_operation_by_name
+    tensor = mine.graph.get_tensor_by_name
+    return plan_of(mine, [operation(name) for name in wanted.target],
+                   [tensor(name) for name in wanted.fetch],
+                   {tensor(name).ref(): None for name in wanted.feed})
+
+
+def _completed(plan, wanted):
+    """CallableOptions with what the plan adds."""
+    options = type(wanted)()
+    options.CopyFrom(wanted)
+    options.feed.extend(reference.deref().name for reference in plan.extra)
+    options.target.extend(op.name for op in plan.targets)
+    if plan.fetches is not None:
+        del options.fetch[:]
+        options.fetch.extend(value.name for value in plan.fetches)
+    return options
+
+
 def _handler(self, targets):
     from tensorflow.python.client import session
     return session._FetchHandler(self._graph, targets, {})
@@ -113,42 +154,51 @@ def _train(self, mine, plan, fed, go):
         if _boot.is_worker():
             _after.step(self, plan, results, 0)
         return results
+    core.start(_tf)
     turns.passing()
     seed.fork()
     _start(self, mine)
-    fed, rows, cut = feeds.cut(
-        plan, fed, lambda part: _takes_part(self, mine, plan, part))
+    rows, cut = 1, False
+    if fed is not None:
+        fed, rows, cut = feeds.cut(
+            plan, fed, mine,
+            lambda part: _takes_part(self, plan, part))
     # A sum is summed where the workers have parts of one batch.
     core.step(rows, _lib.SUM if cut else _lib.MEAN)
     steps = [core.plug().psd_tf_steps(name) for name in plan.names]
+    _mark(1)
     try:
         results = go(fed)
     except BaseException:
+        _mark(0)
         _after.failed(plan)
         for name, count in zip(plan.names, steps):
             core.plug().psd_tf_spoil(name, count)
         raise
+    _mark(0)
     with _Quietly():
         _after.step(self, plan, results, rows)
     return results
 
 
-def _takes_part(self, mine, plan, part):
+def _mark(begin):
+    """For a trace: a training run of the session."""
+    if _traced:
+        _lib.library().psd_mark(_lib.session(), b"run", begin)
+
+
+def _takes_part(self, plan, part):
     """Shapes in the graph may have the size of a whole batch: the loss of a
-    part is tried once, on all workers. Collective."""
+    part is tried."""
     if plan.trial is None:
         return True
-    key, loss = plan.trial
-    if key not in mine.tried:
-        failed = 0
-        try:
-            with _Quietly():
-                self.run(loss, {reference.deref(): value
-                                for reference, value in part.items()})
-        except _tf.errors.OpError:
-            failed = 1
-        mine.tried[key] = agree.largest(failed, 0)[0] == 0
-    return mine.tried[key]
+    try:
+        with _Quietly():
+            self.run(plan.trial, {reference.deref(): value
+                                  for reference, value in part.items()})
+    except _tf.errors.OpError:
+        return False
+    return True
 
 
 def _start(self, mine):

@@ -21,18 +21,20 @@ class Plan:
         self.sites = ()         # groups that are exchanged and applied
         self.names = ()         # ... their names
         self.extra = {}         # feeds to add
+        self.targets = []       # operations to run as well
         self.fetches = None     # what to fetch instead; None: what is asked
         self.loss = -1          # where the loss is among the fetches
         self.rows = ()          # fed tensors that may have a row per example
         self.fixed = {}         # fed tensors with so many rows, always
         self.whole = None       # why the batch is not cut
+        self.asks = False       # a value for each row is fetched
         self.sets = ()          # variables that are initialised
         self.restores = False
         self.foreign = False    # it trains what was imported
         self.batch = None       # rows that queues or iterators give
         self.inside = False     # ... which are cut in the graph
         self.said = False       # what becomes of the batch
-        self.trial = None       # (key, tensor): a part is tried first
+        self.trial = None       # tensor: a part of a batch is tried first
 
 
 def make(book, targets, fetches, feeds):
@@ -50,7 +52,9 @@ def make(book, targets, fetches, feeds):
         return plan
     if plan.sites:
         _give_answers(plan, fetches)
-        reached = reach(targets, plan.fetches or fetches, stops)
+        _add_statistics(plan, book, reached)
+        reached = reach(list(targets) + plan.targets,
+                        plan.fetches or fetches, stops)
         _choose_rows(plan, feeds, fetches, reached)
     else:
         _find_changes(plan, book, reached)
@@ -101,6 +105,17 @@ def _pushes(waited):
             if tensor.op.type.startswith("PsdPush")]
 
 
+def _add_statistics(plan, book, reached):
+    """A run that trains and changes all statistics of a group exchanges
+    them."""
+    for site in book.sites:
+        if site.updates and all(number in reached
+                                for number in site.updates):
+            plan.targets.extend(site.targets)
+            plan.sites += (site,)
+            plan.names += (site.name,)
+
+
 # ---- fetches
 
 def _give_answers(plan, fetches):
@@ -144,14 +159,12 @@ def _choose_rows(plan, feeds, fetches, reached):
         plan.whole = "a sparse tensor is fed"
     elif any(site.kind == "mixed" for site in plan.sites):
         plan.whole = "the loss adds a sum over the batch to other terms"
-    elif rows and _asks_for_rows(plan, fetches):
-        plan.whole = "a value for each row is fetched while training"
+    plan.asks = bool(rows) and _asks_for_rows(plan, fetches)
     plan.batch = _source(reached)
     for site in plan.sites:
         if site.loss is not None and plan.trial is None and (
                 plan.batch is None):   # a trial would take data away
-            plan.trial = (plan.names + tuple(
-                reference.deref().name for reference in rows), site.loss)
+            plan.trial = site.loss
 
 
 def _asks_for_rows(plan, fetches):

@@ -13,7 +13,7 @@ import os
 import sys
 
 from poseidon import _job
-from poseidon.shared import host, turns
+from poseidon.shared import files, host, turns
 from poseidon.tensorflow import everywhere
 
 STATE = "checkpoint"  # the file with the list of checkpoints
@@ -77,15 +77,17 @@ def _write(paths, act):
     return turns.write(paths, inside)
 
 
-def _is_busy():
-    """Is this a part of something that is done once anyway?"""
-    return not host.is_active() or host.is_inside()
+def _is_own(path):
+    """Is this worker alone with it: in a temporary folder of its own, within
+    something that is done once anyway, in a child?"""
+    return (not host.is_active() or host.is_inside()
+            or files.is_private(os.fsdecode(path)))
 
 
 def _saver(original):
     def save(self, sess, save_path, global_step=None, latest_filename=None,
              *args, **kwargs):
-        if _is_busy():
+        if _is_own(save_path):
             return original(self, sess, save_path, global_step,
                             latest_filename, *args, **kwargs)
         prefix, step = _named(self, sess, save_path, global_step)
@@ -121,7 +123,7 @@ def _named(saver, sess, save_path, step):
 
 def _restorer(original):
     def restore(self, sess, save_path):
-        if save_path is not None and not _is_busy():
+        if save_path is not None and not _is_own(save_path):
             if not _await(save_path, "Saver.restore"):
                 return _forget_start(sess)
         try:
@@ -172,7 +174,8 @@ def _track(original):
     """TrackableSaver.save(file_prefix, checkpoint_number=None, ...)"""
 
     def save(self, file_prefix, checkpoint_number=None, *args, **kwargs):
-        if _is_busy() or not isinstance(file_prefix, (str, os.PathLike)):
+        if (not isinstance(file_prefix, (str, os.PathLike))
+                or _is_own(file_prefix)):
             return original(self, file_prefix, checkpoint_number, *args,
                             **kwargs)
         prefix = os.fspath(file_prefix)
@@ -187,7 +190,7 @@ def _track(original):
 
 def _track_back(original):
     def restore(self, save_path, *args, **kwargs):
-        if save_path is not None and not _is_busy():
+        if save_path is not None and not _is_own(save_path):
             _await(save_path, "Checkpoint.restore")
         return original(self, save_path, *args, **kwargs)
 
@@ -195,19 +198,19 @@ def _track_back(original):
 
 
 def _only_first(original):
-    def act(*args, **kwargs):
-        if host.is_active() and not is_first():
-            return None
-        return original(*args, **kwargs)
+    def act(path, *args, **kwargs):
+        if is_first() or _is_own(path):
+            return original(path, *args, **kwargs)
+        return None
 
     return act
 
 
 def _write_graph(original):
     def write_graph(graph_or_graph_def, logdir, name, *args, **kwargs):
-        if host.is_active() and not is_first():
-            return os.path.join(logdir, name)
-        return original(graph_or_graph_def, logdir, name, *args, **kwargs)
+        if is_first() or _is_own(logdir):
+            return original(graph_or_graph_def, logdir, name, *args, **kwargs)
+        return os.path.join(logdir, name)
 
     return write_graph
 
@@ -216,7 +219,7 @@ def _lister(original):
     """update_checkpoint_state_internal: the list of checkpoints."""
 
     def update(save_dir, model_checkpoint_path, *args, **kwargs):
-        if _is_busy():
+        if _is_own(save_dir):
             return original(save_dir, model_checkpoint_path, *args, **kwargs)
         # latest_filename is the second after the path.
         state = _state_of(save_dir, kwargs.get(
@@ -234,7 +237,7 @@ def _finder(original):
     is_state = original.__name__ == "get_checkpoint_state"
 
     def find(checkpoint_dir, latest_filename=None):
-        if _is_busy() or checkpoint_dir is None:
+        if checkpoint_dir is None or _is_own(checkpoint_dir):
             return original(checkpoint_dir, latest_filename)
         folder = os.fsdecode(checkpoint_dir)
         state = _state_of(folder, latest_filename)

@@ -7,7 +7,7 @@ Supervisor, an Estimator, a class that a script derives) needs no care."""
 import contextlib
 
 from poseidon import _job
-from poseidon.shared import host
+from poseidon.shared import files, host
 from poseidon.tensorflow import everywhere
 
 _patches = everywhere.Patches()
@@ -38,9 +38,9 @@ def _silence(owner, inner):
 
     def begin(original):
         def __init__(self, *args, **kwargs):
-            if not host.is_active():
-                return original(self, *args, **kwargs)
             folder = kwargs.get("logdir", args[at] if len(args) > at else "")
+            if not host.is_active() or files.is_private(str(folder)):
+                return original(self, *args, **kwargs)
             self._logdir, self._closed, self._psd = str(folder), False, True
             return None
         return __init__

@@ -1,9 +1,9 @@
-"""Data for the tests: the digits of the repository as MNIST has them."""
+"""Small data sets in the files that the old tutorials read."""
 import os
 import struct
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 def write_mnist(folder):
@@ -25,3 +25,18 @@ def write_mnist(folder):
         with open('%s/%s-labels-idx1-ubyte' % (folder, name), 'wb') as file:
             file.write(struct.pack('>2I', 2049, len(part))
                        + bytes(row[64] for row in part))
+
+
+def write_cifar(folder):
+    """A bright bar in one of ten places, on noise."""
+    folder = os.path.join(folder, 'cifar-10-batches-bin')
+    os.makedirs(folder)
+    for name in [*('data_batch_%d' % at for at in range(1, 6)),
+                 'test_batch']:
+        with open(os.path.join(folder, name + '.bin'), 'wb') as file:
+            for at in range(40):
+                label = at % 10
+                plane = bytearray((at * 7 + i * 13) % 50 for i in range(1024))
+                for row in range(3 * label, 3 * label + 4):
+                    plane[row * 32:row * 32 + 32] = bytes([250]) * 32
+                file.write(bytes([label]) + bytes(plane) * 3)

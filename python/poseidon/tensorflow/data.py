@@ -1,0 +1,310 @@
+"""Batches of tf.data: each worker takes its part of what the script made.
+
+Nothing is sent: all workers read the same batches in the same order (the
+seeds are the same), and a batch of n rows is cut as shared/rows.py says. In
+the mode per-worker a worker takes one of every P batches instead. Whoever has
+no row gets one that counts for nothing: `rows` is 0.
+
+model.fit: the batched data set is mapped to Cut(data, rows), which the
+training step takes apart (keras_fit.py).
+
+A loop `for x, y in dataset`: its first batch is whole on every worker. If a
+gradient was exchanged before the next is drawn, it is a training loop, the
+rest of it is cut, and so is the next loop over this data set at this line. A
+loop that trains nothing (evaluation, statistics, pictures) stays whole. As
+all workers compute the same on a whole batch, both are the same mathematics.
+A loop over a data set inside a tf.function stays whole, and says so.
+"""
+import collections
+import sys
+import threading
+
+from poseidon import _job
+from poseidon.shared import lines, rows as rows_
+from poseidon.shared.patches import Patches
+from poseidon.tensorflow import core, keras_calls, keras_push
+
+Cut = collections.namedtuple("PoseidonCut", ("data", "rows"))
+
+_tf = None
+_patches = Patches()
+_trains = {}         # (line of a loop, id of the data set): the data set
+_said = set()        # modes
+_at_end = []         # called when a loop that trains has ended
+_Watched = None      # class of the iterators that are watched
+
+
+def install(tf):
+    global _tf, _Watched
+    _tf = tf
+    if _job.job().size == 1:
+        return
+    from tensorflow.python.autograph.operators import control_flow
+    from tensorflow.python.data.ops import iterator_ops
+    _Watched = _watched(iterator_ops.OwnedIterator)
+    _patches.wrap(tf.data.Dataset, "__iter__", _iter)
+    _patches.wrap(control_flow, "_tf_dataset_for_stmt", _graph_loop)
+
+
+def uninstall():
+    _patches.restore()
+    _trains.clear()
+    del _at_end[:]
+    _said.clear()
+
+
+def at_end(function):
+    """Call function() on every worker when a loop that trains has ended."""
+    _at_end.append(function)
+
+
+def share(count):
+    """How many of `count` rows this worker takes, and from where."""
+    job = _job.job()
+    sizes = rows_.rows(count, job.size)
+    return rows_.Batch("split", sizes, job.rank, max(1, sizes[job.rank]))
+
+
+def say(count, mode):
+    """The line about the first batch, and what a step's rows are."""
+    if mode in _said:
+        return
+    _said.add(mode)
+    job = _job.job()
+    sizes = (rows_.rows(count, job.size) if mode == "split"
+             else [count] * job.size)
+    batch = rows_.Batch(mode, sizes, job.rank, sizes[job.rank])
+    keras_calls.note(rows=batch.mine)
+    lines.once(rows_.line(batch))
+
+
+def cut(dataset):
+    """A data set of batches as one of Cuts, and the mode it runs in."""
+    specs = [spec for spec in _tf.nest.flatten(dataset.element_spec)
+             if _leading(spec)]
+    if not specs:
+        lines.once("this data set gives rows one by one, which cannot be "
+                   "cut: it runs per-worker")
+    if not specs or _job.job().batch == "per-worker":
+        return _dealt(dataset, bool(specs)), "per-worker"
+    joined = _joiner(dataset)
+    return dataset.map(lambda *words: _cut(joined(words))), "split"
+
+
+def _joiner(dataset):
+    """A map gives the parts of a tuple one by one."""
+    whole = type(dataset.element_spec) is tuple
+    return tuple if whole else (lambda words: words[0])
+
+
+def _leading(spec):
+    """Does it have a first dimension to cut?"""
+    shape = getattr(spec, "shape", None)
+    if shape is None or isinstance(
+            spec, _tf.experimental.Optional) or "Optional" in (
+                type(spec).__name__):
+        return False
+    return shape.rank is None or shape.rank > 0
+
+
+def _count(leaf):
+    """Rows of a tensor of any kind; None: it has none."""
+    if isinstance(leaf, _tf.RaggedTensor):
+        return leaf.nrows(out_type=_tf.int64)
+    if isinstance(leaf, _tf.SparseTensor):
+        return leaf.dense_shape[0]
+    if isinstance(leaf, _tf.Tensor) and leaf.dtype != _tf.variant and (
+            leaf.shape.rank != 0):
+        return _tf.shape(leaf, out_type=_tf.int64)[0]
+    return None
+
+
+def _cut(batch):
+    job = _job.job()
+    counts = [_count(leaf) for leaf in _tf.nest.flatten(batch)]
+    total = next(count for count in counts if count is not None)
+    start, end = (total * at // job.size for at in (job.rank, job.rank + 1))
+    mine = end - start
+    start = _tf.where(mine > 0, start, 0)
+    end = _tf.where(mine > 0, end, _tf.minimum(total, 1))
+    leaves = [_slice(leaf, count, total, start, end) for leaf, count
+              in zip(_tf.nest.flatten(batch), counts)]
+    return Cut(_tf.nest.pack_sequence_as(batch, leaves), mine)
+
+
+def _slice(leaf, count, total, start, end):
+    """What is not as long as the batch is no part of it."""
+    if count is None:
+        return leaf
+    if isinstance(leaf, _tf.SparseTensor):
+        shape = _tf.concat([[end - start], leaf.dense_shape[1:]], 0)
+        first = _tf.concat([[start], _tf.zeros_like(shape[1:])], 0)
+        return _tf.sparse.slice(leaf, first, shape)
+    if isinstance(leaf, _tf.RaggedTensor):
+        return leaf[start:end]
+    static = leaf.shape[0] if leaf.shape.rank else None
+    if static == 1:  # one for the whole batch, unless the batch is one row
+        return _tf.cond(count == total, lambda: leaf[start:end],
+                        lambda: leaf)
+    return leaf[start:end]
+
+
+def _dealt(dataset, batched):
+    """One of every P elements; the last may be somebody else's, for 0."""
+    job, tf, joined = _job.job(), _tf, _joiner(dataset)
+
+    def counted(*words):
+        batch = joined(words)
+        counts = [_count(leaf) for leaf in tf.nest.flatten(batch)]
+        found = [count for count in counts if count is not None]
+        return Cut(batch, found[0] if batched and found
+                   else tf.constant(1, tf.int64))
+
+    def nothing(*words):
+        return Cut(joined(words), tf.constant(0, tf.int64))
+
+    def mine(*window):
+        parts = tf.data.Dataset.zip(joined(window))
+        real = parts.skip(job.rank).take(1).map(counted)
+        return real.concatenate(parts.take(1).map(nothing)).take(1)
+
+    count = int(dataset.cardinality())
+    dealt = dataset.window(job.size).flat_map(mine)
+    if count >= 0:
+        count = -(-count // job.size)
+    if count != tf.data.UNKNOWN_CARDINALITY:
+        dealt = dealt.apply(tf.data.experimental.assert_cardinality(count))
+    return dealt
+
+
+def _iter(real):
+    def __iter__(self):
+        line = _line()
+        inner = real(self)
+        if line is not None and _tf.executing_eagerly() and (
+                threading.current_thread() is threading.main_thread()):
+            inner.__class__ = _Watched
+            inner.psd_loop = Loop(inner, self, line)
+        return inner
+    return __iter__
+
+
+def _line():
+    """Where the script begins this loop; None: a library does."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("tensorflow.python.data.", "tqdm")):
+            break
+        frame = frame.f_back
+    if frame is None or name.split(".")[0] in ("tensorflow", "keras",
+                                               "tf_keras", "poseidon"):
+        return None
+    return frame.f_code, frame.f_lineno
+
+
+class Loop:
+    """What happens between the batches of one iterator of tf.data."""
+
+    def __init__(self, iterator, dataset, line):
+        self.draw = super(_Watched, iterator).__next__
+        self.dataset = dataset
+        self.key = (line, id(dataset))
+        self.steps = keras_push.total()
+        self.drawn = 0
+        self.cuts = self.key in _trains
+
+    def next(self):
+        steps = keras_push.total()
+        if self.drawn and steps > self.steps and not self.cuts:
+            self.cuts = True
+            _trains[self.key] = self.dataset
+        self.steps = steps
+        self.drawn += 1
+        if self.cuts and _job.job().batch == "per-worker":
+            return self.deal()
+        try:
+            batch = self.draw()
+        except StopIteration:
+            self.ended()
+            raise
+        if self.cuts:
+            return self.part(batch)
+        _weigh(1)
+        return batch
+
+    def ended(self):
+        if self.cuts:
+            for function in _at_end:
+                function()
+
+    def part(self, batch):
+        counts = [_count(leaf) for leaf in _tf.nest.flatten(batch)]
+        counts = [int(count) for count in counts if count is not None]
+        if not counts:
+            lines.once("this data set gives rows one by one, which cannot "
+                       "be cut: every worker trains on all of them")
+            _weigh(1)
+            return batch
+        part = _cut(batch)
+        say(counts[0], "split")
+        lines.empty(share(counts[0]))
+        _weigh(int(part.rows))
+        return part.data
+
+    def deal(self):
+        """This worker's of the next P batches."""
+        job, batches = _job.job(), []
+        try:
+            for _ in range(job.size):
+                batches.append(self.draw())
+        except StopIteration:
+            if not batches:
+                self.ended()
+                raise
+        mine = batches[min(job.rank, len(batches) - 1)]
+        counts = [_count(leaf) for leaf in _tf.nest.flatten(mine)]
+        rows = next((int(count) for count in counts if count is not None), 1)
+        say(rows, "per-worker")
+        _weigh(rows if job.rank < len(batches) else 0)
+        return mine
+
+
+def _weigh(weight):
+    if core.started():
+        core.step(weight)
+
+
+def _watched(base):
+    """The iterator itself, so that it is one for TensorFlow, too."""
+
+    class OwnedIterator(base):
+        def __next__(self):
+            if not _tf.executing_eagerly():
+                return super().__next__()
+            return self.psd_loop.next()
+
+        def next(self):
+            return self.__next__()
+
+        def get_next(self):
+            if not _tf.executing_eagerly():
+                return super().get_next()
+            try:
+                return self.psd_loop.next()
+            except StopIteration:
+                raise _tf.errors.OutOfRangeError(
+                    None, None, "End of sequence") from None
+
+    return OwnedIterator
+
+
+def _graph_loop(real):
+    def _tf_dataset_for_stmt(dataset, *args, **kwargs):
+        before = len(keras_push.sources())
+        result = real(dataset, *args, **kwargs)
+        if len(keras_push.sources()) > before:
+            lines.once("a loop over a data set inside a tf.function cannot "
+                       "be cut: every worker trains on whole batches")
+        return result
+    return _tf_dataset_for_stmt

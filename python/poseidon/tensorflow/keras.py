@@ -1,0 +1,193 @@
+"""Keras 2, Keras 3 and tf_keras: where their classes are hooked.
+
+Gradients are exchanged by the tape (tape.py). An optimizer exchanges what it
+is given and no tape has marked, before it clips or unscales; of a loss scale
+optimizer and the one inside it only the outer one does.
+"""
+import gc
+import sys
+import threading
+import weakref
+
+from poseidon import _boot, _job
+from poseidon.shared.patches import Patches
+from poseidon.tensorflow import (
+    callbacks, data, keras_fit, keras_metrics, keras_push, tape)
+
+_tf = None
+_patches = Patches()
+_inside = threading.local()
+_norms = []          # weak references to layers with running statistics
+
+
+def install(tf):
+    global _tf
+    _tf = tf
+    keras_push.install(tf)
+    for name in ("keras", "tf_keras"):
+        _boot.after_import(name, _found)
+
+
+def uninstall():
+    callbacks.uninstall()
+    keras_fit.uninstall()
+    _patches.restore()
+
+
+def _found(module):
+    if _tf is None or _job.job().size == 1:
+        return
+    prefix = module.__name__ + ".src."
+    version = 3 if str(module.__version__).startswith("3") else 2
+    if version == 3 and module.backend.backend() != "tensorflow":
+        return
+    (_hook_3 if version == 3 else _hook_2)(prefix)
+    callbacks.install(_tf, prefix, version)
+    _patches.wrap(module.layers.BatchNormalization, "__init__", _norm)
+    data.at_end(_average)
+
+
+def _norm(real):
+    def __init__(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        _norms.append(weakref.ref(self))
+    return __init__
+
+
+def _average():
+    """A loop of the script's that trains has ended: its models go on with
+    the statistics of all workers."""
+    if _norms:
+        gc.collect()  # what is dead must be so on every worker
+        layers = [each() for each in _norms]
+        layers = [each for each in layers if each is not None and each.built]
+        keras_metrics.average([variable for each in layers for variable in (
+            each.moving_mean, each.moving_variance)])
+
+
+def _load(name):
+    __import__(name)
+    return sys.modules[name]
+
+
+def _hook_3(prefix):
+    base = _load(prefix + "optimizers.base_optimizer").BaseOptimizer
+    scale = _load(prefix + "optimizers.loss_scale_optimizer")
+    for owner in (base, scale.LossScaleOptimizer):
+        _patches.wrap(owner, "apply", _apply)
+    trainer = _load(prefix + "backend.tensorflow.trainer")
+    keras_fit.install(_tf, trainer.TensorFlowTrainer, 3)
+    keras_fit.install_data(trainer.TFEpochIterator, "__init__", _epochs)
+    keras_fit.install_data(trainer.TFEpochIterator, "reset", _reset)
+
+
+def _hook_2(prefix):
+    new = _load(prefix + "optimizers.optimizer")
+    old = _load(prefix + "optimizers.legacy.optimizer_v2")
+    scale = _load(prefix + "mixed_precision.loss_scale_optimizer")
+    for owner in (new._BaseOptimizer, new.Optimizer, old.OptimizerV2,
+                  scale.LossScaleOptimizer, scale.LossScaleOptimizerV3):
+        _patches.wrap(owner, "apply_gradients", _apply_pairs)
+    training = _load(prefix + "engine.training")
+    adapter = _load(prefix + "engine.data_adapter")
+    keras_fit.install(_tf, training.Model, 2)
+    keras_fit.install_data(adapter.DataHandler,
+                           "_configure_dataset_and_inferred_steps", _handler)
+
+
+def _exchanged(grads, variables):
+    """What no tape has done."""
+    grads = list(grads)
+    if not keras_push.is_possible():
+        return grads
+    raws = [keras_push.raw(variable) for variable in variables]
+    if any(variable is None for variable in raws):
+        return grads
+    missing = [index for index, is_open in enumerate(tape.take_marks(raws))
+               if is_open and grads[index] is not None]
+    if missing:
+        answers = keras_push.exchange([grads[index] for index in missing],
+                                      [raws[index] for index in missing])
+        for index, answer in zip(missing, answers):
+            grads[index] = answer
+    return grads
+
+
+def _outermost(call):
+    """Run call(first) once for optimizers inside one another."""
+    first = not getattr(_inside, "apply", False)
+    _inside.apply = True
+    try:
+        return call(first)
+    finally:
+        if first:
+            _inside.apply = False
+
+
+def _apply(real):
+    @tape.plain
+    def apply(self, grads, trainable_variables=None):
+        def call(first):
+            given = grads
+            if first:
+                given = _exchanged(grads, (
+                    self._trainable_variables if trainable_variables is None
+                    else trainable_variables))
+            return real(self, given, trainable_variables)
+        return _outermost(call)
+    return apply
+
+
+def _apply_pairs(real):
+    @tape.plain
+    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        def call(first):
+            pairs = list(grads_and_vars)
+            if first and pairs:
+                grads, variables = zip(*pairs)
+                pairs = list(zip(_exchanged(grads, variables), variables))
+            return real(self, pairs, *args, **kwargs)
+        return _outermost(call)
+    return apply_gradients
+
+
+def _epochs(real):
+    """Keras 3: the data of one fit or evaluate."""
+    def __init__(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        dataset, mode = keras_fit.adopt(self._distributed_dataset)
+        self.psd_mode = mode
+        if mode is not None:
+            keras_fit.say(self._distributed_dataset, mode,
+                          self.data_adapter.batch_size)
+            self._distributed_dataset = dataset
+            _shorten(self)
+    return __init__
+
+
+def _reset(real):
+    def reset(self):
+        real(self)
+        _shorten(self)
+    return reset
+
+
+def _shorten(epochs):
+    """Per worker there are fewer batches."""
+    if epochs.psd_mode == "per-worker" and epochs._num_batches:
+        epochs._num_batches = -(-epochs._num_batches // _job.job().size)
+
+
+def _handler(real):
+    """Keras 2: the same."""
+    def configure(self, strategy, x, steps_per_epoch, *args, **kwargs):
+        real(self, strategy, x, steps_per_epoch, *args, **kwargs)
+        whole = self._dataset
+        self._dataset, mode = keras_fit.adopt(whole)
+        if mode is not None:
+            keras_fit.say(whole, mode, self._adapter.batch_size())
+        if mode == "per-worker" and self._inferred_steps and (
+                steps_per_epoch is None):
+            self._inferred_steps = max(
+                1, self._inferred_steps // _job.job().size)
+    return configure

@@ -1,0 +1,102 @@
+"""Around every tf.function that the script calls: the same start before it,
+progress and digest after it. An eager step is seen when the next tape begins.
+"""
+import math
+import os
+import threading
+
+from poseidon import _job, _lib
+from poseidon.shared.patches import Patches
+from poseidon.tensorflow import core, keras_push, keras_start, tape
+
+_tf = None
+_patches = Patches()
+_depth = threading.local()
+_ended = {}          # group: steps when last looked at
+_steps = 0           # of the script, as far as can be told
+_polls = 0
+_rows = 0            # of this worker in a step
+_loss = math.nan
+_digest = "rotate"
+
+
+def install(tf):
+    global _tf, _digest
+    if _job.job().size == 1:
+        return
+    _tf, _digest = tf, os.environ.get("PSD_DIGEST") or "rotate"
+    from tensorflow.python.eager.polymorphic_function import (
+        polymorphic_function as module)
+    _patches.wrap(module.Function, "__call__", _call)
+    tape.on_enter(before)
+    tape.on_enter(after)
+
+
+def uninstall():
+    _patches.restore()
+
+
+def note(rows=None, loss=None):
+    """What is known of the steps to come."""
+    global _rows, _loss
+    if rows is not None:
+        _rows = rows
+    if loss is not None:
+        _loss = loss
+
+
+def before():
+    if not getattr(_depth, "value", 0):
+        keras_start.ready()
+
+
+def after():
+    """Steps have ended since the last time: tell it, hand in parameters."""
+    global _steps, _polls
+    if getattr(_depth, "value", 0) or threading.current_thread() is not (
+            threading.main_thread()):
+        return
+    now = dict(keras_push.counts())
+    # Several optimizers in one step of the script: the one ahead counts.
+    more = max((count - _ended.get(group, 0)
+                for group, count in now.items()), default=0)
+    if more == 0:
+        return
+    _ended.update(now)
+    _steps += more
+    _lib.check(_lib.library().psd_metrics(
+        _lib.session(), _steps, _loss, _rows * more))
+    if _digest != "off":
+        _audit()
+    _polls += 1
+
+
+def _audit():
+    """All parameters, or where that would cost too much one after another,
+    once the first steps have shown all of them."""
+    pairs = [pair for each in keras_push.sources() for pair in each.values()]
+    if _digest != "step" and _polls >= 3 and pairs:
+        pairs = [pairs[_polls % len(pairs)]]
+    core.audit([(key, variable.numpy()) for key, variable in pairs])
+
+
+def _call(real):
+    @tape.plain
+    def __call__(self, *args, **kwargs):
+        if getattr(_depth, "value", 0) or not _tf.executing_eagerly():
+            return real(self, *args, **kwargs)
+        before()
+        counts = keras_push.counts()
+        _depth.value = 1
+        try:
+            result = real(self, *args, **kwargs)
+        except Exception:
+            # Whether a step that has ended was applied is not known.
+            for group, count in counts:
+                core.plug().psd_tf_spoil(group, count)
+            raise
+        finally:
+            _depth.value = 0
+        after()
+        return result
+    return __call__

@@ -1,0 +1,184 @@
+"""Gradients out, means in: the ops for one call of tape.gradient or of an
+optimizer.
+
+The pushes are made in reverse order of the variables: TensorFlow runs ops
+with side effects in the order in which they were made, so the last layer's
+gradient leaves while the first layers still compute. One wait follows. An
+IndexedSlices stays one.
+"""
+import contextlib
+import weakref
+
+from poseidon import _job
+from poseidon.tensorflow import core, groups
+
+_tf = None
+_known = {}        # what is exchanged: its Sources
+_order = []        # the same, in order of first use
+_step = None       # (rows, op) of the training step that is being traced
+_listeners = []    # called with the variables before their first exchange
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+class Sources:
+    """Variables whose gradients travel together, in the script's order."""
+
+    def __init__(self, variables):
+        self.variables = [weakref.ref(variable) for variable in variables]
+        self.names = [variable.name for variable in variables]
+        self.group = groups.group_of(self)
+
+    def values(self):
+        """[(key, variable)] of those that are still there."""
+        found = [(self.group.key(index), reference())
+                 for index, reference in enumerate(self.variables)]
+        return [pair for pair in found if pair[1] is not None]
+
+
+def install(tf):
+    global _tf
+    _tf = tf
+
+
+def uninstall():
+    _known.clear()
+    del _order[:], _listeners[:]
+
+
+def before_first(function):
+    _listeners.append(function)
+
+
+def sources():
+    return list(_order)
+
+
+def counts():
+    """[(group, steps that have ended)]"""
+    names = [each.group.name.encode() for each in _order]
+    return [(name, core.plug().psd_tf_steps(name)) for name in names]
+
+
+def total():
+    """Steps of all groups."""
+    return sum(count for _, count in counts())
+
+
+@contextlib.contextmanager
+def training_step(rows, op="mean"):
+    """Gradients that are made inside come from so many rows (a tensor)."""
+    global _step
+    before, _step = _step, (rows, op)
+    try:
+        yield
+    finally:
+        _step = before
+
+
+def raw(variable):
+    """TensorFlow's variable of a variable of Keras; None: it is none."""
+    if isinstance(variable, _tf.Variable):
+        return variable
+    inner = getattr(variable, "_value", None)
+    return inner if isinstance(inner, _tf.Variable) else None
+
+
+def is_possible():
+    """Eagerly or in a tf.function; a Session's graph is not ours."""
+    if _job.job().size == 1:
+        return False
+    return _tf.executing_eagerly() or hasattr(
+        _tf.compat.v1.get_default_graph(), "outer_graph")
+
+
+def exchange(grads, variables):
+    """The means of all workers in place of the gradients; None stays."""
+    core.start(_tf)
+    chosen = [(grad, raw(variable), index) for index, (grad, variable)
+              in enumerate(zip(grads, variables))
+              if grad is not None and grad.dtype.base_dtype.name in FLOATS]
+    if not chosen:
+        return list(grads)
+    mine = _sources_of(chosen)
+    answers = _ops(mine, [grad for grad, _, _ in chosen])
+    result = list(grads)
+    for (_, _, index), answer in zip(chosen, answers):
+        result[index] = answer
+    return result
+
+
+def _sources_of(chosen):
+    pattern = tuple((variable._unique_id, _is_sparse(grad), grad.dtype.name)
+                    for grad, variable, _ in chosen)
+    mine = _known.get(pattern)
+    if mine is None:
+        variables = [variable for _, variable, _ in chosen]
+        for listener in _listeners:
+            listener(variables)
+        mine = _known[pattern] = Sources(variables)
+        _order.append(mine)
+        _register(mine, chosen)
+    return mine
+
+
+def _register(mine, chosen):
+    entries = []
+    for index, (grad, variable, _) in enumerate(chosen):
+        shape = variable.shape[1:] if _is_sparse(grad) else variable.shape
+        entries.append((mine.group.key(index), grad.dtype,
+                        shape.num_elements(),
+                        core.SPARSE if _is_sparse(grad) else core.DENSE,
+                        len(chosen) - index))
+    core.register(mine.group.name, entries)
+
+
+def _is_sparse(grad):
+    return isinstance(grad, _tf.IndexedSlices)
+
+
+def _ops(mine, grads):
+    tf, ops = _tf, core.ops
+    with tf.name_scope("poseidon"):
+        rows, op = _step or (None, "step")
+        weight = (tf.constant(-1.0, tf.float64) if rows is None
+                  else tf.cast(rows, tf.float64))
+        on = tf.constant(True)
+        mode = "eager" if tf.executing_eagerly() else "graph"
+        keys = [mine.group.key(index) for index in range(len(grads))]
+        pushed, indices = [None] * len(grads), [None] * len(grads)
+        for index in reversed(range(len(grads))):
+            grad, words = grads[index], dict(key=keys[index], op=op,
+                                             mode=mode)
+            if op == "sum":
+                grad = _nothing_without_rows(grad, rows)
+            if _is_sparse(grad):
+                indices[index] = tf.cast(grad.indices, tf.int64)
+                pushed[index] = ops.psd_push_sparse(
+                    grad.values, indices[index], on, weight, **words)
+            else:
+                pushed[index] = ops.psd_push(grad, on, weight, **words)
+        answers, _ = ops.psd_wait(pushed, on, on, group=mine.group.name,
+                                  keys=keys)
+        return [_taken(grad, answer, where, on, key) for
+                grad, answer, where, key in zip(grads, answers, indices,
+                                                keys)]
+
+
+def _taken(grad, answer, indices, on, key):
+    if not _is_sparse(grad):
+        answer.set_shape(grad.shape)
+        return answer
+    values, indices = core.ops.psd_take_sparse(answer, indices, on, key=key)
+    values.set_shape([None] + grad.values.shape[1:].as_list())
+    return _tf.IndexedSlices(values, _tf.cast(indices, grad.indices.dtype),
+                             grad.dense_shape)
+
+
+def _nothing_without_rows(grad, rows):
+    """In a sum the gradient of a dummy row has to be 0."""
+    factor = _tf.cast(rows > 0, grad.dtype)
+    if _is_sparse(grad):
+        return _tf.IndexedSlices(grad.values * factor, grad.indices,
+                                 grad.dense_shape)
+    return grad * factor
