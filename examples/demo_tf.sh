@@ -53,7 +53,7 @@ def epochs(path):
     """(loss, accuracy) of each epoch."""
     with open(path, errors="replace") as file:
         return [(float(loss), float(right)) for loss, right in re.findall(
-            r"test loss ([\d.]+), accuracy ([\d.]+)", file.read())]
+            r"test loss ([\d.]+), (?:test )?accuracy ([\d.]+)", file.read())]
 
 
 def shared(label):
@@ -73,7 +73,7 @@ for path in sorted(glob.glob(scratch + "/*.txt")):
         sys.exit("  %s: a run told no test loss" % label)
     for name, values in [("alone", alone)] + [
             ("worker %d" % rank, x) for rank, x in enumerate(ranks)]:
-        print("  %-14s %-9s test loss %.6f, accuracy %.2f %%"
+        print("  %-14s %-9s test loss %.5f, accuracy %g"
               % (label, name, *values[-1]))
     apart = max(abs(a[0] - b[0]) / a[0] for a, b in zip(alone, ranks[0]))
     same = (len(alone) == len(ranks[0]) and apart < 1e-4

@@ -14,7 +14,9 @@ import os
 import sys
 
 FRAMEWORKS = {"torch": "poseidon.torch._patch",
-              "tensorflow": "poseidon.tensorflow._patch"}
+              "tensorflow": "poseidon.tensorflow._patch",
+              "keras": "poseidon.tensorflow.backend",
+              "tf_keras": "poseidon.tensorflow.backend"}
 
 CLAIM = "PSD_BOOT"
 SAID = "PSD_BOOT_SAID"

@@ -51,8 +51,8 @@ def mlp(optimizer=None, dtype='float32', metrics=('accuracy',), **words):
     model = keras.Sequential([
         keras.layers.Dense(16, activation='relu', dtype=dtype),
         keras.layers.Dense(3, dtype=dtype)])
-    model.compile(optimizer or keras.optimizers.Adam(1e-2), loss=(
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True)),
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer or keras.optimizers.Adam(1e-2), loss=loss,
                   metrics=list(metrics), **words)
     return model
 

@@ -17,6 +17,7 @@ OLDEST = (2, 15)     # of TensorFlow
 EXIT_CODE = 69       # EX_UNAVAILABLE
 
 _applied = False
+_aside = False
 
 
 def apply(module):
@@ -38,8 +39,14 @@ def applied():
     return _applied
 
 
+def is_aside():
+    return _aside
+
+
 def stand_aside(reason):
     """The script distributes itself: one line, and hands off."""
+    global _aside
+    _aside = True
     _job.say("%s; this script distributes itself, Poseidon stands aside"
              % reason)
     for part in reversed(PARTS):

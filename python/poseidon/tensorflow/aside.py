@@ -3,6 +3,7 @@ other than the default one, the distribution API of Keras 3, Horovod."""
 from poseidon import _boot, _job
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
+from poseidon.tensorflow import backend
 
 DEFAULTS = ("_DefaultDistributionStrategy", "_DefaultDistributionStrategyV1")
 
@@ -17,7 +18,6 @@ def install(tf):
     if _job.job().size > 1:
         _switch_off_xla(tf)
     _boot.after_import("horovod", _horovod)
-    _boot.after_import("keras", _keras)
 
 
 def uninstall():
@@ -47,8 +47,8 @@ def _horovod(module):
     _leave("the script uses Horovod")
 
 
-def _keras(module):
-    if not str(module.__version__).startswith("3"):
+def watch_keras(module):
+    if not backend.is_3(module):
         return
     from keras.src.distribution import distribution_lib
 

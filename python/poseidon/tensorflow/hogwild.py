@@ -10,7 +10,6 @@ At the first step of a session the variables take the values of worker 0: all
 workers come together there, and not again until they end.
 """
 import math
-import sys
 import threading
 
 from poseidon import _job, _lib

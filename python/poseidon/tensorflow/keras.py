@@ -5,53 +5,66 @@ is given and no tape has marked, before it clips or unscales; of a loss scale
 optimizer and the one inside it only the outer one does.
 """
 import gc
+import math
 import sys
 import threading
 import weakref
 
-from poseidon import _boot, _job
+from poseidon import _job, _lib
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    callbacks, data, keras_fit, keras_metrics, keras_push, tape)
+    backend, callbacks, data, keras_fit, keras_metrics, keras_push, tape)
 
 _tf = None
 _patches = Patches()
 _inside = threading.local()
 _norms = []          # weak references to layers with running statistics
+_batches = 0
 
 
 def install(tf):
     global _tf
     _tf = tf
     keras_push.install(tf)
-    for name in ("keras", "tf_keras"):
-        _boot.after_import(name, _found)
 
 
 def uninstall():
     callbacks.uninstall()
     keras_fit.uninstall()
+    keras_push.uninstall()
     _patches.restore()
 
 
-def _found(module):
-    if _tf is None or _job.job().size == 1:
-        return
+def found(module):
+    """Keras was imported; see backend.py."""
     prefix = module.__name__ + ".src."
-    version = 3 if str(module.__version__).startswith("3") else 2
-    if version == 3 and module.backend.backend() != "tensorflow":
+    version = 3 if backend.is_3(module) else 2
+    if _job.job().size == 1:
+        _patches.wrap(_load(prefix + "callbacks").CallbackList,
+                      "on_train_batch_end", _count_batches)
         return
     (_hook_3 if version == 3 else _hook_2)(prefix)
     callbacks.install(_tf, prefix, version)
-    _patches.wrap(module.layers.BatchNormalization, "__init__", _norm)
+    _patches.wrap(module.layers.BatchNormalization, "build", _norm)
     data.at_end(_average)
 
 
+def _count_batches(real):
+    """A job of one: only progress is told."""
+    def on_train_batch_end(self, batch, logs=None):
+        global _batches
+        _batches += 1
+        _lib.check(_lib.library().psd_metrics(
+            _lib.session(), _batches, math.nan, 0))
+        return real(self, batch, logs)
+    return on_train_batch_end
+
+
 def _norm(real):
-    def __init__(self, *args, **kwargs):
-        real(self, *args, **kwargs)
+    def build(self, input_shape):
+        real(self, input_shape)
         _norms.append(weakref.ref(self))
-    return __init__
+    return build
 
 
 def _average():

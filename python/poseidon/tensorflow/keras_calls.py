@@ -5,6 +5,8 @@ import math
 import os
 import threading
 
+import numpy as np
+
 from poseidon import _job, _lib
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_push, keras_start, tape
@@ -77,7 +79,8 @@ def _audit():
     pairs = [pair for each in keras_push.sources() for pair in each.values()]
     if _digest != "step" and _polls >= 3 and pairs:
         pairs = [pairs[_polls % len(pairs)]]
-    core.audit([(key, variable.numpy()) for key, variable in pairs])
+    core.audit([(key, np.asarray(variable.numpy(), order="C"))
+                for key, variable in pairs])
 
 
 def _call(real):

@@ -33,6 +33,8 @@ _alone = 0           # inside of alone()
 def install(tf):
     global _tf
     _tf = tf
+    if _job.job().size == 1:
+        return
     from tensorflow.python.ops import resource_variable_ops as module
     from tensorflow.python.eager.polymorphic_function import (
         polymorphic_function as functions)

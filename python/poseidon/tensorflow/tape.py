@@ -18,6 +18,7 @@ gradients) counts in every graph.
 import threading
 import weakref
 
+from poseidon import _job
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import keras_push
 
@@ -33,6 +34,8 @@ _entered = []                              # called when a tape begins
 def install(tf):
     global _tf, _record
     _tf = tf
+    if _job.job().size == 1:
+        return
     from tensorflow.python.eager import record
     _record = record
     _patches.wrap(tf.GradientTape, "gradient", _gradient)

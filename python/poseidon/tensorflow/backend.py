@@ -1,0 +1,33 @@
+"""After `import keras`: on which framework does it run?
+
+On TensorFlow its classes are hooked here, once all of it is there; Keras
+imports TensorFlow in the middle of its own import. Without TensorFlow there
+is nothing of it to hook.
+"""
+from poseidon import _boot, _job
+
+
+def apply(module):
+    """Called once, right after keras or tf_keras was imported."""
+    name = name_of(module)
+    if name == "tensorflow":
+        from poseidon.tensorflow import _patch, aside, keras
+        if _patch.applied() and not _patch.is_aside():
+            keras.found(module)
+            aside.watch_keras(module)
+    elif _job.job().size > 1 and _boot.is_worker():
+        _job.say("Keras runs on %s here, which Poseidon does not distribute: "
+                 "every worker trains alone; with KERAS_BACKEND=tensorflow "
+                 "they train together" % {
+                     "jax": "JAX", "torch": "PyTorch"}.get(name, name))
+
+
+def name_of(module):
+    """Keras 2 has one backend only."""
+    if not is_3(module):
+        return "tensorflow"
+    return module.backend.backend()
+
+
+def is_3(module):
+    return not str(getattr(module, "__version__", "2")).startswith("2")

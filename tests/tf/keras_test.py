@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""Keras 2 and 3 and loops with GradientTape under psd_run:
+
+    PYTHON tests/tf/keras_test.py --build DIR [PATTERN...]
+
+PYTHON has TensorFlow (`tools/setup.sh tf --python`, or tf215). The trainings
+are in keras_cases.py; importing TensorFlow takes seconds, so one job runs
+many of them, and several tests look at the same job.
+"""
+import functools
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(HERE, '..', 'e2e'))
+from common import (  # noqa: E402
+    Job, Skip, check, contains, keep, run_all, test)
+
+LIMIT = 300.0  # of one job
+CASES = os.path.join(HERE, 'keras_cases.py')
+EXAMPLES = os.path.join(ROOT, 'examples', 'keras')
+ENVIRONMENT = {'OMP_NUM_THREADS': '1', 'TF_CPP_MIN_LOG_LEVEL': '3',
+               'TF_NUM_INTRAOP_THREADS': '1', 'PYTHONDONTWRITEBYTECODE': '1'}
+FEW = ('fit_arrays', 'loop_function', 'on_batch')
+TOLERANCE = {'fit_double': 1e-12}
+LOOSE = {'rough': 0.02}  # numbers of a few bits
+
+
+def results(text):
+    return {name: json.loads(found) for name, found in re.findall(
+        r'^CASE (\w+) (.*)$', text, re.MULTILINE)}
+
+
+@functools.lru_cache(None)
+def plain():
+    """Every training without psd_run."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, CASES], cwd=folder, timeout=LIMIT, check=False,
+            env=dict(os.environ, **ENVIRONMENT), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 0, 'plain run: %s' % done.stderr[-3000:])
+    return results(done.stdout)
+
+
+def job(workers, *args, code=0, options=(), script=CASES, files=None,
+        env=None):
+    made = keep(Job('-n', str(workers), *options, '--', sys.executable,
+                    script, *args, files=files,
+                    env=dict(ENVIRONMENT, **(env or {}))))
+    made.wait(LIMIT)
+    check(code is None or made.code == code, 'exit code %d, not %s\n%s%s'
+          % (made.code, code, made.out[-3000:], made.err[-6000:]))
+    return made
+
+
+def outs(made, workers):
+    return [results(made.log('worker_%d.out' % rank))
+            for rank in range(workers)]
+
+
+def flat(value):
+    if not isinstance(value, list):
+        return [value]
+    return [each for part in value for each in flat(part)]
+
+
+def close(name, expected, found):
+    limit = TOLERANCE.get(name, 1e-5)
+    for key, value in expected.items():
+        if key == 'weights':
+            continue
+        ours, theirs = flat(value), flat(found[key])
+        check(len(ours) == len(theirs), '%s %s: %r, plain %r'
+              % (name, key, theirs, ours))
+        for one, other in zip(ours, theirs):
+            check(abs(one - other) <= LOOSE.get(key, limit) * max(
+                abs(one), 1e-3), '%s %s: %r, plain %r' % (
+                    name, key, other, one))
+
+
+def judge(made, workers, names):
+    found = outs(made, workers)
+    for name in names:
+        for rank, each in enumerate(found):
+            check(name in each, '%s: nothing from worker %d' % (name, rank))
+            check(each[name]['weights'] == found[0][name]['weights'],
+                  '%s: other weights on worker %d' % (name, rank))
+            close(name, plain()[name], each[name])
+    contains(made.err, ' 0 differences')
+    return found
+
+
+@test
+def two_workers_train_as_one():
+    made = job(2, options=('--digest', 'step', '--trace'))
+    judge(made, 2, plain())
+    contains(made.err, 'global batch 40 = 2 x 20 (split)')
+    check('Epoch' in made.log('worker_0.out'), 'no progress bar')
+    check('Epoch' not in made.log('worker_1.out'), 'a progress bar twice')
+    late_layers_leave_first(made)
+
+
+def late_layers_leave_first(made):
+    """In fit, the push of the last layer begins before that of the first."""
+    name = glob.glob(os.path.join(glob.escape(made.logs()),
+                                  'trace.w0.json'))
+    check(name, 'no trace')
+    with open(name[0]) as file:
+        events = json.load(file)['traceEvents']
+    starts = {}
+    for event in events:
+        found = re.match(r'push opt0/(\d+)$', event.get('name', ''))
+        if found:
+            starts.setdefault(int(found.group(1)), []).append(event['ts'])
+    check(len(starts) == 4, 'pushes of opt0: %r' % sorted(starts))
+    for last, first in zip(starts[3], starts[0]):
+        check(last < first, 'the first layer left first')
+
+
+@test
+def one_worker_has_the_bits_of_the_plain_run():
+    found = outs(job(1, *FEW), 1)[0]
+    for name in FEW:
+        check(found[name] == plain()[name], '%s: %r, plain %r' % (
+            name, found[name], plain()[name]))
+
+
+@test
+def four_workers_twice_have_the_same_bits():
+    first, second = (judge(job(4, *FEW), 4, FEW) for _ in range(2))
+    check(first == second, '%r\n%r' % (first, second))
+
+
+PER_WORKER = '''
+import numpy as np, tensorflow as tf, keras
+keras.utils.set_random_seed(1)
+seen = []
+class Seen(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+    def call(self, x):
+        return self.dense(x)
+    def train_step(self, data):
+        x, y = data
+        tf.py_function(lambda v: seen.extend(v.numpy().ravel()), [y], [])
+        return super().train_step(data)
+y = np.arange(50, dtype='float32').reshape(-1, 1)
+model = Seen()
+model.compile('sgd', loss='mae')
+data = tf.data.Dataset.from_tensor_slices((y / 50, y)).batch(10)
+model.fit(data, epochs=1, verbose=0)
+print('seen', [int(v) for v in seen], flush=True)
+rows = []
+w = tf.Variable(1.0)
+for x, t in data:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((w * x - t) ** 2)
+    w.assign_sub(0.001 * tape.gradient(loss, w))
+    rows.append(int(t[0, 0]))
+print('rows', rows, float(w).hex(), flush=True)
+'''
+
+
+@test
+def per_worker_means_whole_batches_of_different_rows():
+    made = job(2, options=('--batch', 'per-worker'), script='train.py',
+               files={'train.py': PER_WORKER})
+    contains(made.err, 'global batch 20 = 2 x 10 (per-worker)')
+    logs = [made.log('worker_%d.out' % rank) for rank in range(2)]
+    # five batches: worker 1 ends with somebody else's, for nothing
+    batch = [list(range(at, at + 10)) for at in range(0, 50, 10)]
+    contains(logs[0], 'seen %r' % (batch[0] + batch[2] + batch[4]))
+    contains(logs[1], 'seen %r' % (batch[1] + batch[3] + batch[4]))
+    contains(logs[0], 'rows [0, 10, 30] ')
+    contains(logs[1], 'rows [0, 20, 40] ')
+    check(logs[0].split()[-1] == logs[1].split()[-1], '%s%s' % tuple(logs))
+
+
+OTHER_MODEL = '''
+import os, numpy as np, keras
+width = 4 + int(os.environ['PSD_RANK'])
+model = keras.Sequential([keras.layers.Dense(width), keras.layers.Dense(1)])
+model.compile('sgd', loss='mse')
+model.fit(np.ones((8, 3)), np.ones((8, 1)), verbose=0)
+'''
+
+
+@test
+def another_model_on_one_worker_is_named():
+    made = job(2, code=None, script='train.py',
+               files={'train.py': OTHER_MODEL})
+    check(made.code != 0, 'the job ended well')
+    contains(made.err, 'every worker must build the same model')
+
+
+ASIDE = '''
+import numpy as np, tensorflow as tf, keras
+strategy = tf.distribute.MirroredStrategy(['/cpu:0'])
+with strategy.scope():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile('sgd', loss='mse')
+model.fit(np.ones((8, 3)), np.ones((8, 1)), verbose=0)
+print('trained', flush=True)
+'''
+
+
+@test
+def a_script_with_a_strategy_is_left_alone():
+    made = job(2, script='train.py', files={'train.py': ASIDE})
+    contains(made.err, 'MirroredStrategy; this script distributes itself, '
+                       'Poseidon stands aside')
+    contains(made.log('worker_1.out'), 'trained')
+
+
+XLA = '''
+import numpy as np, tensorflow as tf, keras
+keras.utils.set_random_seed(1)
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile('sgd', loss='mse', jit_compile=True)
+model.fit(np.ones((8, 3)), np.ones((8, 1)), verbose=0)
+
+@tf.function(jit_compile=True)
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(model(x) ** 2)
+    model.optimizer.apply_gradients(zip(
+        tape.gradient(loss, model.trainable_variables),
+        model.trainable_variables))
+
+step(tf.ones([8, 3]))
+print('trained', flush=True)
+'''
+
+
+@test
+def xla_is_switched_off():
+    made = job(2, script='train.py', files={'train.py': XLA})
+    check(made.err.count('jit_compile is switched off') == 1, made.err)
+    contains(made.log('worker_1.out'), 'trained')
+
+
+@test
+def the_examples_train():
+    if not os.path.isdir(EXAMPLES):
+        raise Skip('no examples')
+    accuracies = []
+    for name, args in (('mnist.py', ('--epochs', '3')),
+                       ('custom_loop.py', ('--epochs', '3'))):
+        made = job(2, *args, script=os.path.join(EXAMPLES, name))
+        found = re.findall(r'test accuracy ([\d.]+)', made.out)
+        check(found, made.out)
+        accuracies.append(float(found[-1]))
+    check(min(accuracies) > 0.7, '%r' % accuracies)
+
+
+def main():
+    passed, failed = run_all()
+    print('%d passed, %d failed' % (passed, failed), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
