@@ -373,7 +373,8 @@ bool task_has_roles(const struct cluster *cluster,
 
 bool task_wants_servers(const struct launch_words *commands)
 {
-    return has_placeholder(commands, PLACEHOLDER_PS_HOSTS);
+    return has_placeholder(commands, PLACEHOLDER_PS_HOSTS) ||
+           has_placeholder(commands, PLACEHOLDER_JOB_NAME);
 }
 
 /* ---- commands ----------------------------------------------------------- */

@@ -52,7 +52,7 @@ psd_status task_split(const char *line, uint32_t workers,
  * {task_index}, or the cluster file says roles. */
 bool task_has_roles(const struct cluster *cluster,
                     const struct launch_words *commands);
-/* Do the commands ask for the addresses of servers, {ps_hosts}? */
+/* Do the commands speak of servers, by {ps_hosts} or {job_name}? */
 bool task_wants_servers(const struct launch_words *commands);
 
 /* {rank} {size} {host} {job_name} {task_index} {ps_hosts} {worker_hosts}

@@ -26,8 +26,9 @@
 #define LOOKS_CALM 12
 
 /* Tensor 0 is the barrier. */
-enum { BARRIER, TINY, SMALL, MIDDLE, LARGE, GATHER, STORE, ALL };
-static const uint32_t counts[ALL] = { 1, 3, 1001, 50021, 400009, 700, 9001 };
+enum { BARRIER, TINY, SMALL, MIDDLE, LARGE, GATHER, STORE, COMMON, ALL };
+static const uint32_t counts[ALL] = { 1,      3,   1001, 50021,
+                                      400009, 700, 9001, 70001 };
 
 struct seat;
 typedef void script_call(struct seat *seat);
@@ -80,7 +81,8 @@ static void seat_done(void *user, uint32_t tensor)
 static void seat_model(struct seat *seat)
 {
     static const char *const names[ALL] = { "", "tiny", "small", "middle",
-                                            "large", "gather", "store" };
+                                            "large", "gather", "store",
+                                            "common" };
     struct message_spec specs[ALL];
     struct message_table table = { ALL - 1, specs + 1 };
 
@@ -90,6 +92,7 @@ static void seat_model(struct seat *seat)
         snprintf(specs[t].name, sizeof(specs[t].name), "%s", names[t]);
     }
     specs[GATHER].kind = PSD_KIND_GATHER;
+    specs[COMMON].kind = PSD_KIND_SHARED;
     specs[STORE].kind = PSD_KIND_STORE;
     specs[STORE].rate = 0.1;
     specs[STORE].momentum = 0.9;
@@ -398,6 +401,35 @@ static void gather_script(struct seat *seat)
     }
 }
 
+/* Everybody at its own pace: rank r adds 1 to every element 20 (r + 1) times.
+ * Sums of whole numbers are exact in any order. */
+static void common_script(struct seat *seat)
+{
+    uint32_t ranks = seat->plan->ranks;
+    float total = (float)(10 * ranks * (ranks + 1));
+    float *data = (void *)seat->own[COMMON];
+    const float *seen = (void *)seat->other[COMMON];
+    float before = 0;
+
+    for (uint32_t k = 0; k < 20 * (seat->rank + 1); k++) {
+        for (uint32_t i = 0; i < counts[COMMON]; i++) {
+            data[i] = 1;
+        }
+        launch(seat, COMMON, (char *)data, seat->other[COMMON], 1,
+               PSD_OP_SUM);
+        await(seat, COMMON);
+        check(seat, seen[0] > before && seen[0] <= total, "it grows");
+        before = seen[0];
+    }
+    barrier(seat);
+    launch(seat, COMMON, NULL, seat->other[COMMON], 0, 0);
+    await(seat, COMMON);
+    for (uint32_t i = 0; i < counts[COMMON]; i++) {
+        check(seat, seen[i] == total, "no push is lost or counted twice");
+    }
+    barrier(seat); /* the value is in somebody's arena */
+}
+
 static float store_grad(const struct seat *seat, uint64_t step, uint64_t i)
 {
     volatile float sum = 0;
@@ -580,6 +612,12 @@ static void stored_values_follow_the_reference_for_20_steps(void **state)
     run_all(store_script);
 }
 
+static void a_shared_value_takes_every_push_of_every_rank(void **state)
+{
+    (void)state;
+    run_all(common_script);
+}
+
 static void every_rank_hears_who_was_not_finite(void **state)
 {
     (void)state;
@@ -640,6 +678,7 @@ int main(void)
         cmocka_unit_test(who_joins_is_not_waited_for_and_comes_back),
         cmocka_unit_test(gathering_gives_every_rank_all_in_rank_order),
         cmocka_unit_test(stored_values_follow_the_reference_for_20_steps),
+        cmocka_unit_test(a_shared_value_takes_every_push_of_every_rank),
         cmocka_unit_test(every_rank_hears_who_was_not_finite),
         cmocka_unit_test(an_entry_that_leads_astray_fails_the_job),
     };

@@ -200,6 +200,14 @@ def options_for_adapters_reach_the_workers():
 
 
 @test
+def a_ps_that_fails_ends_the_job_with_its_code():
+    job = run('-n', '2', '[ {job_name} = worker ] || { echo no luck; '
+              'exit 7; }; exec sleep 1000')
+    check(job.code == 7, '%d: %s' % (job.code, job.err))
+    contains(job.err, 'server 0', 'ended with exit code 7', 'no luck')
+
+
+@test
 def wrong_usage_is_a_sentence_and_64():
     for args, text in (
             (['--frobnicate', '-n', '2', 'true'], 'unknown option'),

@@ -107,6 +107,28 @@ def two_optimizers_share_a_variable(server):
     meet("two done")
 
 
+def a_factor_of_its_own(server):
+    """Workers that scale their gradients differently stay equal when these
+    are put together: the mean of g and 3 g is 2 g."""
+    values = []
+    for _ in range(2):
+        value = tf.Variable([0.0])
+        inner = tf.train.GradientDescentOptimizer(1.0)
+        optimizer = tf.train.SyncReplicasOptimizer(inner, 2)
+        step = tf.train.get_or_create_global_step()
+        pairs = [(grad * (1 + 2 * FLAGS.task_index), variable) for
+                 grad, variable in optimizer.compute_gradients(
+                     -value, var_list=[value])]
+        values.append((optimizer.apply_gradients(pairs, step), value))
+    with tf.Session(server.target) as sess:
+        sess.run(tf.global_variables_initializer())
+        for train, _ in values:
+            for _ in range(5):
+                sess.run(train)
+        say("factor", values=[float(sess.run(value)[0])
+                              for _, value in values])
+
+
 def one_ends_early(server):
     """Worker 1 leaves after five steps; the others reach the end."""
     line = Line(tf.train.AdagradOptimizer(0.5))

@@ -156,7 +156,8 @@ def digits_are_learned_and_a_second_job_goes_on():
 @test
 def scripts_of_every_style_run_as_they_are():
     names = ('waiting_by_hand', 'begins_with_the_chiefs_values',
-             'two_optimizers_share_a_variable', 'tf_config',
+             'two_optimizers_share_a_variable', 'a_factor_of_its_own',
+             'tf_config',
              'one_ends_early')
     with tempfile.TemporaryDirectory() as folder:
         job = start(2, line(CASES, '--cases=' + ','.join(names),
@@ -175,6 +176,9 @@ def scripts_of_every_style_run_as_they_are():
           repr(rows['again']))
     check([row['value'] for row in rows['two']] == [440.0] * 2,
           repr(rows['two']))
+    check([row['values'] for row in rows['factor']] == [[10.0, 10.0]] * 2,
+          repr(rows['factor']))
+    contains(job.err, ' 0 differences')
     for row, task in zip(rows['TF_CONFIG'], ('master', 'worker')):
         check(row['script'] == {'type': task, 'index': 0} and row['there'],
               repr(row))

@@ -19,7 +19,7 @@ from poseidon import _boot, _job
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    hogwild, local_sessions, role, stand_ins, tf_config)
+    gradients, hogwild, local_sessions, role, stand_ins, tf_config)
 
 _patches = Patches()
 _thread = threading.local()
@@ -110,6 +110,9 @@ def _begin():
     lines.once("the script distributes itself: its servers, ps and workers "
                "are those of this job")
     hogwild.install(_tf)
+    # What a worker makes of its gradients is its own, and comes before they
+    # are put together: SyncReplicasOptimizer takes them as they are given.
+    _patches.put(gradients.Record, "add", lambda self, *_: None)
     _watch_optimizers()
 
 

@@ -34,6 +34,7 @@ def _local_target(real):
         if role.is_ps():
             # Only a worker has something to run. A script that comes here
             # takes its role from TF_CONFIG, and an estimator trains for it.
+            self._session = None   # its __del__ looks
             role.wait()
             raise SystemExit(0)
         real(self, "" if _is_remote(target) else target, graph, config)

@@ -77,7 +77,8 @@ def _server_def(tf, given, job_name, task_index, protocol, config):
     made.task_index = task_index if task_index is not None else made.task_index
     made.protocol = protocol or made.protocol or "grpc"
     if config is not None:
-        made.default_session_config.CopyFrom(config)
+        made.default_session_config.CopyFrom(
+            getattr(config, "_message", config))   # poseidon.tf1's is around
     return made
 
 
