@@ -7,7 +7,7 @@ import sys
 
 from poseidon import _job
 from poseidon.tensorflow import (
-    aside, data, keras, keras_calls, keras_start, tape)
+    aside, backend, data, keras, keras_calls, keras_start, tape)
 
 # modules with install(tf) and uninstall()
 PARTS = (keras, tape, keras_start, keras_calls, data, aside)
@@ -30,6 +30,7 @@ def apply(module):
     _show_stacks()
     for part in PARTS:
         part.install(tf)
+    backend.catch_up()
 
 
 def applied():
