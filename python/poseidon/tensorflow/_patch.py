@@ -5,7 +5,7 @@ import faulthandler
 import os
 import sys
 
-from poseidon import _job
+from poseidon import _boot, _job
 from poseidon.tensorflow import (
     aside, backend, data, keras, keras_calls, keras_start, tape)
 
@@ -31,6 +31,7 @@ def apply(module):
     for part in PARTS:
         part.install(tf)
     backend.catch_up()
+    _boot.on_fork(_off)
 
 
 def applied():
@@ -47,6 +48,10 @@ def stand_aside(reason):
     _aside = True
     _job.say("%s; this script distributes itself, Poseidon stands aside"
              % reason)
+    _off()
+
+
+def _off():
     for part in reversed(PARTS):
         part.uninstall()
 
