@@ -5,10 +5,10 @@ import faulthandler
 import os
 import sys
 
-from poseidon import _job
+from poseidon import _boot, _job
 from poseidon.tensorflow import (
-    aside, cluster, data, everywhere, fetch, fields, gfiles, graph, hooks,
-    keras, keras_calls, keras_start, models, saver, seed, tape, writer)
+    aside, backend, cluster, data, everywhere, fetch, fields, gfiles, graph,
+    hooks, keras, keras_calls, keras_start, models, saver, seed, tape, writer)
 
 # Modules with install(tf) and uninstall().
 PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph,
@@ -33,6 +33,8 @@ def apply(module):
     with everywhere.gathered():
         for part in PARTS:
             part.install(tf)
+        backend.catch_up()
+    _boot.on_fork(_off)
 
 
 def applied():
@@ -49,6 +51,10 @@ def stand_aside(reason):
     _aside = True
     _job.say("%s; this script distributes itself, Poseidon stands aside"
              % reason)
+    _off()
+
+
+def _off():
     for part in reversed(PARTS):
         part.uninstall()
 

@@ -1,25 +1,33 @@
 """After `import keras`: on which framework does it run?
 
-On TensorFlow its classes are hooked here, once all of it is there; Keras
-imports TensorFlow in the middle of its own import. Without TensorFlow there
-is nothing of it to hook.
+On TensorFlow its classes are hooked here, once all of both is there: either
+may import the other in the middle of its own import.
 """
 from poseidon import _boot, _job
+
+_early = []    # modules that were there before TensorFlow was
 
 
 def apply(module):
     """Called once, right after keras or tf_keras was imported."""
     name = name_of(module)
     if name == "tensorflow":
-        from poseidon.tensorflow import _patch, aside, keras
-        if _patch.applied() and not _patch.is_aside():
-            keras.found(module)
-            aside.watch_keras(module)
+        _early.append(module)
+        catch_up()
     elif _job.job().size > 1 and _boot.is_worker():
         _job.say("Keras runs on %s here, which Poseidon does not distribute: "
                  "every worker trains alone; with KERAS_BACKEND=tensorflow "
                  "they train together" % {
                      "jax": "JAX", "torch": "PyTorch"}.get(name, name))
+
+
+def catch_up():
+    """Hook what is there, if TensorFlow is."""
+    from poseidon.tensorflow import _patch, aside, keras
+    while _early and _patch.applied() and not _patch.is_aside():
+        module = _early.pop(0)
+        keras.found(module)
+        aside.watch_keras(module)
 
 
 def name_of(module):

@@ -114,8 +114,19 @@ def say(dataset, mode, batch_size):
         if shape is not None and shape.rank and shape[0]:
             batch_size = shape[0]
             break
+    batch_size = batch_size or _size_of_batches(dataset)
     if batch_size:
         data.say(int(batch_size), mode)
+
+
+def _size_of_batches(dataset):
+    """What the script gave to batch(); None: not seen."""
+    while dataset is not None:
+        size = getattr(dataset, "_batch_size", None)
+        if size is not None:
+            return _tf.get_static_value(size)
+        dataset = getattr(dataset, "_input_dataset", None)
+    return None
 
 
 def _taker(name):
