@@ -78,7 +78,7 @@ def ready():
 
 def _before_first(variables=None):
     """A function is being traced that trains variables it has made."""
-    if _news or _stale:
+    if (_news or _stale) and not _alone:
         with _tf.init_scope():
             _make_equal()
 

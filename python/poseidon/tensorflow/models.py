@@ -5,7 +5,7 @@ import os
 
 from poseidon import _boot, _job
 from poseidon.shared import files, host, turns
-from poseidon.tensorflow import everywhere
+from poseidon.tensorflow import everywhere, keras_start
 
 KERAS = ("keras.src.saving.saving_api", "tf_keras.src.saving.saving_api")
 
@@ -63,7 +63,8 @@ def _saver(at, name):
                 return original(*args, **kwargs)
 
             def act():
-                with host.inside():
+                # A tf.function that is traced for it is traced here alone.
+                with host.inside(), keras_start.alone():
                     return original(*args, **kwargs)
 
             return turns.write([path], act)
