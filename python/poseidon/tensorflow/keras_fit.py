@@ -15,7 +15,7 @@ from poseidon import _job
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    core, data, keras_calls, keras_metrics, keras_push, tape)
+    core, data, keras_metrics, keras_push, tape)
 
 _tf = None
 _patches = Patches()

@@ -6,7 +6,7 @@ import os
 import time
 import weakref
 
-from poseidon import _job, _lib
+from poseidon import _lib
 
 CUDA_PAUSE = 0.5  # seconds between looks at a loss that lies on a device
 
