@@ -228,6 +228,9 @@ void stream_flush(struct stream *stream)
             break;
         }
     }
+    if (stream->outbox.count == 0) {
+        stream->unseen = 0; /* after a pause the line has no queue */
+    }
     want_out(stream, stream->outbox.count > 0);
     check_starved(stream);
 }

@@ -42,7 +42,8 @@ struct stream {
     struct outbox outbox;
     bool deep;            /* between hosts: `depth` is looked after */
     unsigned depth;       /* see tune.h */
-    size_t unseen;        /* bytes written since the last look at it */
+    size_t unseen;        /* bytes written since the last look at it, without
+                           * a pause */
     bool starved;         /* PSD_AGAIN was said */
     uint32_t starved_size;
     uint64_t window;      /* data bytes that may be without credit */

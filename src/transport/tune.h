@@ -18,7 +18,7 @@ bool tune_is_loopback(int fd);
  * starves until all others are done. A link that may hold too little leaves
  * the line idle. Hence a row of depths: it goes on while the line has no queue
  * and back when the queue is long. */
-#define TUNE_DEPTH_LOOK (1u << 20) /* bytes sent between two looks */
+#define TUNE_DEPTH_LOOK (512u << 10) /* bytes sent in a row between looks */
 
 /* Take the first depth. Says where in the row the socket is. */
 unsigned tune_depth_first(int fd);
