@@ -121,7 +121,10 @@ void session_done(void *user, uint32_t tensor)
                      session->model.tensors[tensor].name, flight->step);
     }
     audit_answer(session, tensor);
-    session->metrics.exchanged_bytes += session->model.tensors[tensor].size;
+    session->metrics.exchanged_bytes +=
+        session->model.tensors[tensor].kind == PSD_KIND_GATHER
+            ? flight->length /* of this worker; the room may be far larger */
+            : session->model.tensors[tensor].size;
     if (session->trace != NULL) {
         trace_span(session->trace, TRACE_EXCHANGE, tensor, flight->step,
                    flight->traced_ns);
