@@ -22,6 +22,7 @@ CHUNK = 64 << 20     # bytes that travel at once
 TEXT = 1 << 16       # of rank 0's list of variables
 
 _tf = None
+_unread = ()         # the class of what an assign returns: no new variable
 _patches = Patches()
 _noted = []          # weak references, in the order of their making
 _open = []           # those of them that are not equal yet
@@ -31,11 +32,12 @@ _alone = 0           # inside of alone()
 
 
 def install(tf):
-    global _tf
+    global _tf, _unread
     _tf = tf
     if _job.job().size == 1:
         return
     from tensorflow.python.ops import resource_variable_ops as module
+    _unread = module._UnreadVariable
     from tensorflow.python.eager.polymorphic_function import (
         polymorphic_function as functions)
     _patches.wrap(module.BaseResourceVariable, "__init__", _init)
@@ -98,7 +100,8 @@ def _init(real):
     def __init__(self, *args, **kwargs):
         global _news
         real(self, *args, **kwargs)
-        if hasattr(self._handle, "_numpy") and not _alone:  # eager
+        if hasattr(self._handle, "_numpy") and not _alone and (  # eager
+                not isinstance(self, _unread)):
             _noted.append(weakref.ref(self))
             _open.append(_noted[-1])
             _news = _news or bool(self.trainable)
