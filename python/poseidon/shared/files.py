@@ -88,8 +88,14 @@ def make(path, act):
 
 
 def note(record, path):
-    """This worker has made the folder."""
-    record.append(_ENTRY.pack(host.digest(path), _job.job().rank))
+    """This worker has made the folder. Worker 0 then also owns those around it
+    that another worker of the job was faster to make."""
+    rank = _job.job().rank
+    record.append(_ENTRY.pack(host.digest(path), rank))
+    makers = _lowest(record) if rank == 0 else {}
+    for folder in _around(path):
+        if makers.get(host.digest(folder), 0) > 0:
+            record.append(_ENTRY.pack(host.digest(folder), 0))
 
 
 def _mkdir(original):
@@ -125,14 +131,16 @@ def remove_tree(path, act):
     """act() removes the folder `path`, for this worker or for all."""
     if _job.job().rank == 0:
         return turns.write([_tree(path)], act)
-    owner = _owner(path)
-    if owner == _job.job().rank:
-        return act()
+    with host.locked(MADE) as record:
+        owner = _owner(record, path)
+        if owner == _job.job().rank:
+            with host.inside():
+                return act()
     _spared.add(path)
     turns.write([_tree(path)], act)  # counted
     if owner is None and host.is_home():
         turns.follow(_tree(path), "removing a folder",
-                     lambda: _owner(path) is not None, PATIENCE)
+                     lambda: _is_new(path), PATIENCE)
     return None
 
 
@@ -140,20 +148,36 @@ def _tree(path):
     return path + os.sep + "tree"
 
 
-def _owner(path):
+def _is_new(path):
+    with host.locked(MADE) as record:
+        return _owner(record, path) is not None
+
+
+def _owner(record, path):
     """The lowest worker that has made the folder or one around it; None: it
     is older than the job."""
-    with host.locked(MADE) as record:
-        data = record.read()
-    makers = {}
+    makers = _lowest(record)
+    found = [makers.get(host.digest(folder))
+             for folder in (path, *_around(path))]
+    return min((rank for rank in found if rank is not None), default=None)
+
+
+def _lowest(record):
+    """{digest of a folder: the lowest worker that has made it}"""
+    data, makers = record.read(), {}
     for maker, rank in _ENTRY.iter_unpack(
             data[:len(data) // _ENTRY.size * _ENTRY.size]):
         makers[maker] = min(rank, makers.get(maker, rank))
+    return makers
+
+
+def _around(path):
+    """The folders that it lies in, the nearest first."""
     found = []
     while path != os.path.dirname(path):
-        found.append(makers.get(host.digest(path)))
         path = os.path.dirname(path)
-    return min((rank for rank in found if rank is not None), default=None)
+        found.append(path)
+    return found
 
 
 def _rmtree(original):

@@ -1,21 +1,19 @@
-"""Callbacks and files of Keras: worker 0 writes, all decide alike.
+"""Callbacks of Keras: worker 0 writes, all decide alike.
 
 Logs at the end of an epoch are equal on all workers, so EarlyStopping,
-ReduceLROnPlateau and ModelCheckpoint decide alike by themselves; only worker
-0 saves. Before a worker loads what it believes to have saved, it waits until
-worker 0 has come as far.
+ReduceLROnPlateau and ModelCheckpoint decide alike by themselves; models.py
+lets worker 0 alone save. After weights were set all are made equal again.
 """
 import sys
 
-from poseidon import _job, _lib
+from poseidon import _job
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import core, keras_start, tape
+from poseidon.tensorflow import keras_start, tape
 
 WRITERS = ("TensorBoard", "CSVLogger", "RemoteMonitor")
 
 _tf = None
 _patches = Patches()
-_saved = False       # something was saved, or would have been
 
 
 def install(tf, prefix, version):
@@ -40,34 +38,20 @@ def _load(name):
 
 
 def _hook_3(prefix, module):
-    model = _load(prefix + "models.model").Model
     layer = _load(prefix + "layers.layer").Layer
     base = _load(prefix + "optimizers.base_optimizer").BaseOptimizer
-    api = _load(prefix + "saving.saving_api")
-    for name in ("save", "save_weights", "export"):
-        _patches.wrap(model, name, _saver)
-    _patches.wrap(api, "save_model", _saver)
-    for owner, name in ((model, "load_weights"), (layer, "set_weights"),
-                        (base, "load_own_variables"), (api, "load_model"),
-                        (api, "load_weights")):
-        _patches.wrap(owner, name, _loader)
+    _patches.wrap(layer, "set_weights", _loader)
+    _patches.wrap(base, "load_own_variables", _loader)
     for name in ("_save_model", "on_train_end"):
         _patches.wrap(module.BackupAndRestore, name, _first_only)
 
 
 def _hook_2(prefix, module):
-    model = _load(prefix + "engine.training").Model
     layer = _load(prefix + "engine.base_layer").Layer
     new = _load(prefix + "optimizers.optimizer")._BaseOptimizer
     old = _load(prefix + "optimizers.legacy.optimizer_v2").OptimizerV2
-    api = _load(prefix + "saving.saving_api")
-    for name in ("save", "save_weights", "export"):
-        _patches.wrap(model, name, _saver)
-    _patches.wrap(api, "save_model", _saver)
-    for owner, name in ((model, "load_weights"), (layer, "set_weights"),
-                        (new, "set_weights"), (old, "set_weights"),
-                        (api, "load_model"), (api, "load_weights")):
-        _patches.wrap(owner, name, _loader)
+    for owner in (layer, new, old):
+        _patches.wrap(owner, "set_weights", _loader)
     state = _load(prefix + "distribute.worker_training_state")
     for name in ("back_up", "delete_backup"):
         _patches.wrap(state.WorkerTrainingState, name, _first_only)
@@ -111,25 +95,9 @@ def _first_only(real):
     return call
 
 
-def _saver(real):
-    @tape.plain
-    def save(*args, **kwargs):
-        global _saved
-        _saved = True
-        if _job.job().rank:
-            return None
-        with keras_start.alone():
-            return real(*args, **kwargs)
-    return save
-
-
 def _loader(real):
     @tape.plain
     def load(*args, **kwargs):
-        global _saved
-        if _saved and core.started() and "set_weights" not in real.__name__:
-            _saved = False
-            _lib.check(_lib.library().psd_barrier(_lib.session()))
         keras_start.loaded()
         return real(*args, **kwargs)
     return load

@@ -12,7 +12,7 @@ import sys
 
 from poseidon import _job, _lib
 from poseidon.shared import turns
-from poseidon.tensorflow import versions
+from poseidon.tensorflow import groups, versions
 
 DENSE, SPARSE, VALUE = 0, 1, 2           # enum psd_tf_kind
 PUSHED, WAITS, WAITED = 1, 2, 3          # enum psd_tf_what
@@ -143,7 +143,13 @@ def _register(group, entries):
         spec.key, spec.count, spec.kind = key.encode(), count, kind
         spec.dtype = tf.as_dtype(dtype).base_dtype.as_datatype_enum
         spec.priority = priority
-    check(_plug.psd_tf_register(group.encode(), specs, len(entries)))
+    try:
+        check(_plug.psd_tf_register(group.encode(), specs, len(entries)))
+    except _lib.Error as error:
+        names = ["%s is %s" % (entry[0], groups.titles[entry[0]])
+                 for entry in entries if entry[0] in groups.titles]
+        raise _lib.Error(error.status, "%s\n(here %s)" % (
+            error, ", ".join(names))) from None
 
 
 def step(weight, op=_lib.MEAN):

@@ -119,12 +119,7 @@ def _register(site, sent):
         key = "%s/loss%d" % (group.name, index)
         groups.titles[key] = "the loss " + loss.op.name
         entries.append((key, loss.dtype, 1, core.DENSE, -len(sent)))
-    try:
-        core.register(group.name, entries)
-    except _lib.Error as error:
-        raise _lib.Error(error.status, "%s\n(here %s)" % (error, ", ".join(
-            "%s is %s" % (group.key(index), one.name)
-            for index, one in enumerate(sent)))) from None
+    core.register(group.name, entries)
 
 
 def _build(tf, book, site, sent):

@@ -79,6 +79,7 @@ def _loader(at, name):
             path = _path(at, name, args, kwargs)
             if path is not None:
                 turns.read(path, "loading a model")
+            keras_start.loaded()
             return original(*args, **kwargs)
         return load
 
