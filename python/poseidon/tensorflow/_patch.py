@@ -1,11 +1,10 @@
 """Turns `import tensorflow` of a worker into the distributed one: the parts
 are installed in a fixed order, and taken out again when the script
 distributes itself."""
-import faulthandler
-import os
 import sys
 
 from poseidon import _boot, _job
+from poseidon.shared import first
 from poseidon.tensorflow import (
     aside, backend, cluster, data, everywhere, fetch, fields, gfiles, graph,
     hooks, keras, keras_calls, keras_start, models, saver, seed, tape, writer)
@@ -14,7 +13,6 @@ from poseidon.tensorflow import (
 PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph,
          cluster, keras, tape, keras_start, keras_calls, data, aside)
 OLDEST = (2, 15)     # of TensorFlow
-EXIT_CODE = 69       # EX_UNAVAILABLE
 
 _applied = False
 _aside = False
@@ -28,8 +26,8 @@ def apply(module):
     _applied = True
     overlay = sys.modules.get("poseidon.tf1.overlay")
     tf = getattr(overlay, "real", None) or module
-    _check_version(tf)
-    _show_stacks()
+    first.check_version("TensorFlow", tf.__version__, OLDEST)
+    first.show_stacks()
     with everywhere.gathered():
         for part in PARTS:
             part.install(tf)
@@ -57,25 +55,3 @@ def stand_aside(reason):
 def _off():
     for part in reversed(PARTS):
         part.uninstall()
-
-
-def _check_version(tf):
-    words = tf.__version__.split("-")[0].split(".")
-    found = tuple(int("".join(c for c in word if c.isdigit()) or 0)
-                  for word in words[:2])
-    if found < OLDEST:
-        sys.stderr.write(
-            "poseidon: TensorFlow %s is too old, %d.%d or newer is needed\n"
-            % ((tf.__version__,) + OLDEST))
-        sys.stderr.flush()
-        os._exit(EXIT_CODE)
-
-
-def _show_stacks():
-    """The launcher asks for Python's stacks by a signal."""
-    number = os.environ.get("PSD_STACK_SIGNAL", "")
-    if number.isdigit() and sys.stderr is not None:
-        try:
-            faulthandler.register(int(number), all_threads=True)
-        except (AttributeError, ValueError, RuntimeError, OSError):
-            pass  # stderr is no file: nothing to write to
