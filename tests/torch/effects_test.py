@@ -282,6 +282,50 @@ print(errors)
 
 
 @test
+def a_worker_that_is_behind_makes_and_removes_in_a_folder_that_is_gone():
+    done = job('''
+import shutil
+def meet(name):
+    open(name, "w").close()
+def until(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+os.makedirs("new/part")
+if rank == 0:
+    until("ready")
+else:
+    meet("ready")
+    until("removed")
+os.mkdir("new/part/last")        # worker 0 has gone on and removed "new"
+shutil.rmtree("new")
+if rank == 0:
+    meet("removed")
+    until("made")
+else:
+    os.makedirs("own")
+    meet("made")
+    until("seen")
+if rank == 0:
+    assert os.path.exists("own")
+    meet("seen")
+    until("gone")
+shutil.rmtree("own")             # worker 1 has just done it
+meet("gone")
+try:
+    os.mkdir("never/there")
+except FileNotFoundError:
+    print("fine")
+try:
+    shutil.rmtree("never")
+    assert rank != 0
+except FileNotFoundError:
+    assert rank == 0
+''', workers=2)
+    all_say(done, 'fine', workers=2)
+    check(not os.path.exists(done.folder + '/new'), 'it was made again')
+
+
+@test
 def a_job_of_one_and_forked_children_are_left_alone():
     text = '''
 import urllib.request

@@ -4,7 +4,9 @@ that run the same line.
 - os.mkdir (and with it os.makedirs and Path.mkdir): "it exists" is no error
   when another worker of this host has made the folder at the same line.
 - shutil.rmtree: worker 0 removes the folder, and nobody goes on before that
-  is done; a worker removes by itself only what it alone has made.
+  is done; a worker removes by itself only what it alone has made. A worker
+  that is behind may still want to make a folder in it: it is as if it had
+  made it in time.
 - os.remove, os.rename, os.replace, shutil.copy..., shutil.move of a file that
   was saved (torch.save, a Saver): worker 0 does it, the others have no such
   file.
@@ -65,16 +67,21 @@ def _makers(record, path):
 
 def _is_excused(record, path):
     """May this worker find a folder where it wants to make one?"""
-    if path in _spared:
-        return True
-    makers, rank = _makers(record, path), _job.job().rank
-    mine = makers.pop(rank, 0)
-    return os.path.isdir(path) and max(makers.values(), default=0) > mine
+    return path in _spared or (os.path.isdir(path)
+                               and _is_overtaken(record, path))
+
+
+def _is_overtaken(record, path):
+    """Has another worker made the folder more often?"""
+    makers = _makers(record, path)
+    mine = makers.pop(_job.job().rank, 0)
+    return max(makers.values(), default=0) > mine
 
 
 def make(path, act):
     """act() makes a folder and raises FileExistsError where there is one,
-    which is excused if another worker has made it at the same line."""
+    which is excused if another worker has made it at the same line, or
+    FileNotFoundError, excused if worker 0 has removed what it lies in."""
     with host.locked(MADE) as record:
         try:
             result = act()
@@ -82,6 +89,11 @@ def make(path, act):
             if not _is_excused(record, path):
                 raise
             result = None
+        except FileNotFoundError:
+            if not any(turns.is_behind(_tree(folder))
+                       for folder in _around(path)):
+                raise
+            return None
         _spared.discard(path)
         note(record, path)
     return result
@@ -130,7 +142,7 @@ def is_private(path):
 def remove_tree(path, act):
     """act() removes the folder `path`, for this worker or for all."""
     if _job.job().rank == 0:
-        return turns.write([_tree(path)], act)
+        return turns.write([_tree(path)], lambda: _remove_first(path, act))
     with host.locked(MADE) as record:
         owner = _owner(record, path)
         if owner == _job.job().rank:
@@ -141,6 +153,15 @@ def remove_tree(path, act):
     if owner is None and host.is_home():
         turns.follow(_tree(path), "removing a folder",
                      lambda: _is_new(path), PATIENCE)
+    return None
+
+
+def _remove_first(path, act):
+    """As worker 0, while nobody makes a folder. Another worker may have made
+    the folder, found by worker 0, and removed it."""
+    with host.locked(MADE) as record:
+        if os.path.lexists(path) or not _is_overtaken(record, path):
+            return act()
     return None
 
 

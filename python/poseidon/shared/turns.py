@@ -60,6 +60,13 @@ def is_written(path):
     return path in _paths and _paths[path][BEGUN] > 0
 
 
+def is_behind(path):
+    """Has worker 0 begun more writes of the path than this worker?"""
+    about = _look(host.file_name("save", path))
+    mine = _paths[path][BEGUN] if path in _paths else 0
+    return about is not None and about[BEGUN] > mine
+
+
 def write(paths, act):
     """Worker 0 does it; the others count it. What act() returned, or None."""
     for path in paths:

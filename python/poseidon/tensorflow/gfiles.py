@@ -68,10 +68,12 @@ def _maker(original):
                 return original(path)
             except _errors.AlreadyExistsError as error:
                 raise FileExistsError(path) from error
+            except _errors.NotFoundError as error:
+                raise FileNotFoundError(path) from error
 
         try:
             return files.make(name, act)
-        except FileExistsError as error:
+        except (FileExistsError, FileNotFoundError) as error:
             raise error.__cause__ from None
 
     return create_dir
