@@ -89,6 +89,7 @@ _session = None
 _step = None
 _owner = None    # pid of the process that opened the session
 _lost = False    # this is a fork of it
+_tensors = {}    # (name, type, elements): handle
 _closing = []    # functions to call when the session is closed
 
 
@@ -135,6 +136,19 @@ def step():
     return _step
 
 
+def tensor(name, dtype, count):
+    """The handle of a tensor of our own, known again later; collective the
+    first time."""
+    key = (name, dtype, count)
+    if key not in _tensors:
+        spec = Spec(name=name.encode(), dtype=dtype, count=count)
+        handle = Tensor()
+        check(library().psd_register(session(), ctypes.byref(spec), 1,
+                                     ctypes.byref(handle)))
+        _tensors[key] = handle
+    return _tensors[key]
+
+
 def check(status):
     """Raise what a negative status means; other statuses pass."""
     if status < 0:
@@ -156,6 +170,7 @@ def close():
         library().psd_step_close(_step)
     library().psd_close(_session)
     _session = _step = None
+    _tensors.clear()
     while _closing:
         _closing.pop()()
 
@@ -194,4 +209,5 @@ def _at_exit():
 def _forget():
     global _session, _step, _lost
     _session, _step, _lost = None, None, True
+    _tensors.clear()
     _closing.clear()

@@ -25,8 +25,8 @@
 #include "launch/cgroup.h"
 #include "launch/exit_code.h"
 #include "launch/folder.h"
-#include "launch/ps.h"
 #include "launch/helper.h"
+#include "launch/ps.h"
 #include "launch/tree.h"
 
 #define KILL_EVERY_MS 10

@@ -26,14 +26,6 @@ static void send_lost(struct supervise *supervise,
     pack_fini(&pack);
 }
 
-static int code_of(const struct run_process *process)
-{
-    if (process->signal != 0) {
-        return EXIT_CODE_SIGNAL + process->signal;
-    }
-    return process->code != 0 ? process->code : EXIT_CODE_UNAVAILABLE;
-}
-
 /* Tell the master; its verdict, which may name another reason that it knew
  * before, comes back at once. */
 static void lose(struct supervise *supervise, struct run_process *process,
@@ -45,7 +37,10 @@ static void lose(struct supervise *supervise, struct run_process *process,
         return;
     }
     if (process->is_server && run->roles) { /* a ps is no member */
-        supervise_over(supervise, code_of(process), process, sentence);
+        supervise_over(supervise,
+                       run_failed(process) ? run_code(process)
+                                           : EXIT_CODE_UNAVAILABLE,
+                       process, sentence);
         supervise_stop(supervise, AGENT_END_MS);
         return;
     }

@@ -14,9 +14,7 @@ static void settle_code(struct run *run)
         const struct run_process *process = &run->processes[i];
 
         if (run_failed(process)) {
-            run->code = process->signal != 0
-                            ? EXIT_CODE_SIGNAL + process->signal
-                            : process->code;
+            run->code = run_code(process);
         }
     }
     if (run->code == 0 && run->over) {

@@ -199,8 +199,7 @@ static psd_status take_verdict(struct supervise *supervise,
     }
     code = verdict.code;
     if (code == 0 && culprit != NULL && run_failed(culprit)) {
-        code = culprit->signal != 0 ? EXIT_CODE_SIGNAL + culprit->signal
-                                    : culprit->code;
+        code = run_code(culprit);
     }
     supervise_over(supervise, code == 0 ? EXIT_CODE_UNAVAILABLE : code, culprit,
                    verdict.reason);

@@ -7,6 +7,7 @@
 
 #include "base/banned.h"
 #include "base/text.h"
+#include "launch/exit_code.h"
 #include "report/cause.h"
 #include "screen/screen.h"
 
@@ -28,6 +29,12 @@ struct run_process *run_find(struct run *run, bool is_server, uint32_t rank)
 bool run_failed(const struct run_process *process)
 {
     return process->exited && (process->code != 0 || process->signal != 0);
+}
+
+int run_code(const struct run_process *process)
+{
+    return process->signal != 0 ? EXIT_CODE_SIGNAL + (int)process->signal
+                                : (int)process->code;
 }
 
 static void add_exit(struct text *text, const struct run_process *process)

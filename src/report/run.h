@@ -72,5 +72,7 @@ struct run {
 const char *run_role(const struct run_process *process);
 struct run_process *run_find(struct run *run, bool is_server, uint32_t rank);
 bool run_failed(const struct run_process *process);
+/* As a shell gives it: 128 and the signal, or the exit code. */
+int run_code(const struct run_process *process);
 
 #endif

@@ -127,16 +127,15 @@ static psd_status check_key(struct call *call, const struct key *key,
     return status;
 }
 
-/* Send the change of one value; `out_p` is in use until it is waited for. */
-static psd_status send(struct call *call, struct key *key, int index,
-                       TF_Tensor **out_p)
+/* Send the change of one value; key->out is in use until it is waited for. */
+static psd_status send(struct call *call, struct key *key, int index)
 {
     struct psd_push_args args = { .weight = 1, .op = PSD_OP_SUM };
     TF_Tensor *in = NULL;
     psd_status status = check_key(call, key, index);
 
     if (status == PSD_OK) {
-        status = call_room(call, index, &in, out_p);
+        status = call_room(call, index, &in, &key->out);
     }
     if (status != PSD_OK || key->size == 0) {
         if (in != NULL) {
@@ -144,9 +143,9 @@ static psd_status send(struct call *call, struct key *key, int index,
         }
         return status;
     }
-    args.data = tf.TensorData(*out_p);
+    args.data = tf.TensorData(key->out);
     change(key, in != NULL ? tf.TensorData(in) : args.data,
-           tf.TensorData(*out_p));
+           tf.TensorData(key->out));
     if (in != NULL) {
         tf.DeleteTensor(in);
     }
@@ -158,8 +157,7 @@ static psd_status send(struct call *call, struct key *key, int index,
     return fault_session(&call->fault, status, key->name);
 }
 
-static psd_status receive(struct call *call, struct key *key,
-                          const TF_Tensor *out)
+static psd_status receive(struct call *call, struct key *key)
 {
     struct psd_result result;
     psd_status status = psd_wait(plug.session, key->ticket, &result);
@@ -168,7 +166,7 @@ static psd_status receive(struct call *call, struct key *key,
     if (status != PSD_OK) {
         return fault_session(&call->fault, status, key->name);
     }
-    memcpy(key->base, tf.TensorData(out), key->size);
+    memcpy(key->base, tf.TensorData(key->out), key->size);
     if (result.bad != 0 && plug.stop_at_nan) {
         return fault_set(&call->fault, PSD_EPROTO,
                          "step %" PRIu64 " of this worker, %" PRIu32
@@ -178,22 +176,23 @@ static psd_status receive(struct call *call, struct key *key,
     return PSD_OK;
 }
 
-static psd_status share_all(struct call *call, const struct kernel *kernel,
-                            TF_Tensor **outs)
+static psd_status share_all(struct call *call, const struct kernel *kernel)
 {
     psd_status status = PSD_OK;
 
     for (uint32_t i = 0; i < kernel->count && status == PSD_OK; i++) {
-        status = send(call, kernel->keys[i], (int)i, &outs[i]);
+        status = send(call, kernel->keys[i], (int)i);
     }
     /* What was sent comes back, whatever else failed. */
     for (uint32_t i = 0; i < kernel->count; i++) {
+        struct key *key = kernel->keys[i];
         psd_status one = PSD_OK;
 
-        if (kernel->keys[i]->state == KEY_FLYING) {
-            one = receive(call, kernel->keys[i], outs[i]);
+        if (key->state == KEY_FLYING) {
+            one = receive(call, key);
         }
         status = status == PSD_OK ? one : status;
+        key_release(key);
     }
     return status;
 }
@@ -201,26 +200,18 @@ static psd_status share_all(struct call *call, const struct kernel *kernel,
 void share_compute(void *pointer, TF_OpKernelContext *context)
 {
     const struct kernel *kernel = pointer;
-    TF_Tensor **outs = mem_zalloc_array(kernel->count, sizeof(TF_Tensor *));
     struct call call;
     psd_status status;
 
     call_begin(&call, context);
-    if (outs == NULL || tf.NumInputs(context) != (int)kernel->count) {
+    if (tf.NumInputs(context) != (int)kernel->count) {
         status = fault_set(&call.fault, PSD_EINVAL,
-                           "PsdShare has %" PRIu32 " keys and %d values, or "
-                           "there is no memory",
+                           "PsdShare has %" PRIu32 " keys and %d values",
                            kernel->count, tf.NumInputs(context));
     } else {
         pthread_mutex_lock(&turn);
-        status = share_all(&call, kernel, outs);
+        status = share_all(&call, kernel);
         pthread_mutex_unlock(&turn);
     }
-    for (uint32_t i = 0; outs != NULL && i < kernel->count; i++) {
-        if (outs[i] != NULL) {
-            tf.DeleteTensor(outs[i]);
-        }
-    }
-    mem_free(outs);
     call_end(&call, status);
 }

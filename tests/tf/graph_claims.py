@@ -13,6 +13,8 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+import tf_events  # noqa: E402
+
 v1 = tf.compat.v1
 RANK = int(os.environ.get('PSD_RANK', '0'))
 DATA = np.random.RandomState(1)
@@ -72,11 +74,11 @@ def order():
     run = session()
     for _ in range(3):
         run.run(step, {x: np.ones([4, 8])})
-    events = core.events()[-7:]
-    pushed = [name for what, name, *_ in events if what == core.PUSHED]
+    events = tf_events.events(core.plug())[-7:]
+    pushed = [name for what, name, *_ in events if what == tf_events.PUSHED]
     assert [name for name in pushed if 'loss' not in name] == [
         'opt0/3', 'opt0/2', 'opt0/1', 'opt0/0'], events
-    when = {name: ns for what, name, ns, _ in events if what == core.PUSHED}
+    when = {name: ns for what, name, ns in events if what == tf_events.PUSHED}
     assert when['opt0/3'] < seen[1] and when['opt0/2'] < seen[0], (
         events, seen)
     good('order')

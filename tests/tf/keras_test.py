@@ -248,6 +248,30 @@ def xla_is_switched_off():
     contains(made.log('worker_1.out'), 'trained')
 
 
+NAN = '''
+import numpy as np
+import keras
+
+x = np.ones((8, 4), "float32")
+x[7] = np.nan      # a row of worker 1
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.1), "mse")
+model.fit(x, np.ones((8, 1)), batch_size=8, verbose=0, shuffle=False)
+print("finite", all(np.isfinite(w).all() for w in model.get_weights()))
+'''
+
+
+@test
+def a_gradient_that_is_not_finite_is_named():
+    for value, code, finite in (('stop', 65, None), ('skip', 0, 'True'),
+                                ('allow', 0, 'False')):
+        made = job(2, script='train.py', files={'train.py': NAN}, code=code,
+                   options=('--nan', value))
+        contains(made.err, 'on worker 1 is not finite in step 1')
+        if finite is not None:
+            contains(made.out, 'finite ' + finite)
+
+
 def accuracies(text):
     return [float(found) for found in
             re.findall(r'test accuracy ([\d.]+)', text)]

@@ -7,6 +7,8 @@ import sys
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import tensorflow as tf  # noqa: E402
 
+import tf_events  # noqa: E402
+
 LIBRARY = os.environ['PSD_LIBRARY']
 PLUGIN = os.environ['PSD_TEST_PLUGIN']
 DENSE, SPARSE, VALUE = range(3)
@@ -27,11 +29,6 @@ class Spec(ctypes.Structure):
                 ('kind', ctypes.c_int32), ('count', ctypes.c_uint64),
                 ('rows', ctypes.c_uint64), ('priority', ctypes.c_int32),
                 ('reserved', ctypes.c_int32)]
-
-
-class Event(ctypes.Structure):
-    _fields_ = [('ns', ctypes.c_uint64), ('name', ctypes.c_char_p),
-                ('what', ctypes.c_uint32), ('step', ctypes.c_uint32)]
 
 
 def good(status):
@@ -60,14 +57,12 @@ def register(group, *keys):
 
 
 def events(last=4096):
-    """[(what, name, ns)]; what: 1 pushed, 2 waits, 3 waited."""
-    found = (Event * last)()
-    count = plug.psd_tf_events(found, last)
-    return [(e.what, e.name.decode(), e.ns) for e in found[:count]]
+    """[(what, name, ns)]"""
+    return tf_events.events(plug, last)
 
 
 def pushed(last):
-    return [name for what, name, _ in events(last) if what == 1]
+    return [name for what, name, _ in events(last) if what == tf_events.PUSHED]
 
 
 def step_weight():

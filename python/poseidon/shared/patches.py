@@ -19,6 +19,13 @@ class Patches:
         self.done.append((owner, name, _held(owner, name), value))
         setattr(owner, name, value)
 
+    def before(self, owner, name):
+        """What it was before it was replaced, or is."""
+        for where, what, original, _ in self.done:
+            if where is owner and what == name:
+                return original
+        return getattr(owner, name)
+
     def restore(self):
         """What somebody else has replaced since is left alone."""
         for owner, name, original, value in reversed(self.done):

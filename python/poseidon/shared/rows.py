@@ -24,6 +24,13 @@ def rows(count, size, least=1):
     return sizes + [0] * (size - busy)
 
 
+def share(count, rank, size):
+    """The Batch of `count` rows, cut; who has none is shown one that counts
+    for nothing."""
+    sizes = rows(count, size)
+    return Batch("split", sizes, rank, max(1, sizes[rank]))
+
+
 def take(batch, sizes, rank):
     """This rank's part of anything that can be sliced."""
     start = sum(sizes[:rank])

@@ -10,8 +10,9 @@ import hashlib
 import random
 
 from poseidon import _boot
+from poseidon.shared.patches import Patches
 
-_patched = []      # (owner, name, what it was)
+_patches = Patches()
 _watching = None   # fresh, arrived, heard
 
 
@@ -25,7 +26,7 @@ class Python:
         random.setstate(state)
 
     def seed(self, number):
-        real(random, "seed")(number)
+        _patches.before(random, "seed")(number)
 
     def digest(self):
         return repr(random.getstate()).encode()
@@ -44,7 +45,7 @@ class Numpy:
         self.module.set_state(state)
 
     def seed(self, number):
-        real(self.module, "seed")(number & 0xffffffff)
+        _patches.before(self.module, "seed")(number & 0xffffffff)
 
     def digest(self):
         state = self.get()["state"]
@@ -76,9 +77,7 @@ def watch(fresh, arrived, heard):
 def unwatch():
     global _watching
     _watching = None
-    while _patched:
-        owner, name, original = _patched.pop()
-        setattr(owner, name, original)
+    _patches.restore()
 
 
 def pause():
@@ -87,24 +86,9 @@ def pause():
     _watching = None
 
 
-def real(owner, name):
-    """A function as it was before it was replaced."""
-    for where, what, original in _patched:
-        if where is owner and what == name:
-            return original
-    return getattr(owner, name)
-
-
-def patch(owner, name, function):
-    _patched.append((owner, name, getattr(owner, name)))
-    setattr(owner, name, like(function, getattr(owner, name)))
-
-
-def like(function, original):
-    function.__name__ = original.__name__
-    function.__doc__ = original.__doc__
-    function.__wrapped__ = original
-    return function
+def patch(owner, name, make):
+    """owner.name = make(what it was), until unwatch()."""
+    _patches.wrap(owner, name, make)
 
 
 def _numpy(module):
@@ -113,26 +97,27 @@ def _numpy(module):
     stream = Numpy(module)
     _watching[1]("numpy", stream)
     _watch_seed(module, "numpy.random.seed", "numpy", stream)
-    make = module.default_rng
+    patch(module, "default_rng", _default_rng)
 
+
+def _default_rng(make):
     def default_rng(seed=None):
         return make(_watching[0]() if seed is None and _watching else seed)
-
-    patch(module, "default_rng", default_rng)
+    return default_rng
 
 
 def _watch_seed(owner, title, name, stream):
-    original = owner.seed
+    def make(original):
+        def seed(*args, **kwargs):
+            given = (args or tuple(kwargs.values()) or (None,))[0]
+            if _watching is None:
+                return original(*args, **kwargs)
+            fresh, _, heard = _watching
+            if given is None:
+                return stream.seed(fresh())
+            result = original(*args, **kwargs)
+            heard(name, "%s(%s)" % (title, given))
+            return result
+        return seed
 
-    def seed(*args, **kwargs):
-        given = (args or tuple(kwargs.values()) or (None,))[0]
-        if _watching is None:
-            return original(*args, **kwargs)
-        fresh, _, heard = _watching
-        if given is None:
-            return stream.seed(fresh())
-        result = original(*args, **kwargs)
-        heard(name, "%s(%s)" % (title, given))
-        return result
-
-    patch(owner, "seed", seed)
+    patch(owner, "seed", make)

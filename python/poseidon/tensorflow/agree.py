@@ -3,27 +3,23 @@ import ctypes
 
 from poseidon import _job, _lib
 
-_handle = None
-
 
 def on(number):
     """Has every worker the same number (below 2^62)? Collective."""
-    if _job.job().size == 1:
-        return True
-    words = largest(number, -number)
-    return words[0] == -words[1]
+    least, most = _extremes(number)
+    return least == most
 
 
-def largest(*numbers):
-    """The largest of each of two numbers. Collective."""
-    global _handle
-    words = (ctypes.c_int64 * 2)(*numbers)
-    if _handle is None:
-        spec = _lib.Spec(name=b"agree", dtype=_lib.INT64, count=2)
-        handle = _lib.Tensor()
-        _lib.check(_lib.library().psd_register(
-            _lib.session(), ctypes.byref(spec), 1, ctypes.byref(handle)))
-        _handle = handle
-    _lib.check(_lib.library().psd_push_pull(
-        _lib.session(), _handle, words, 1.0, _lib.MAX, None))
-    return list(words)
+def any_true(mine):
+    """Is it so on any worker? Collective."""
+    return bool(_extremes(bool(mine))[1])
+
+
+def _extremes(number):
+    """The least and the most of all workers' numbers."""
+    words = (ctypes.c_int64 * 2)(-number, number)
+    if _job.job().size > 1:
+        _lib.check(_lib.library().psd_push_pull(
+            _lib.session(), _lib.tensor("agree", _lib.INT64, 2), words, 1.0,
+            _lib.MAX, None))
+    return -words[0], words[1]

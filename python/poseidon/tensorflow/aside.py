@@ -71,12 +71,15 @@ def _switch_off_xla(tf):
         def __init__(self, *args, **kwargs):
             real(self, *args, **kwargs)
             if self._jit_compile and not _is_library(self):
-                lines.once("jit_compile is switched off: XLA cannot run the "
-                           "exchange")
+                say_no_xla()
                 self._jit_compile = None
         return __init__
 
     _patches.wrap(module.Function, "__init__", make)
+
+
+def say_no_xla():
+    lines.once("jit_compile is switched off: XLA cannot run the exchange")
 
 
 def _is_library(function):

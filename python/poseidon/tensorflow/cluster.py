@@ -8,18 +8,18 @@ ps and workers, run through Poseidon without a changed line.
   TF_CONFIG                 for the script only (tf_config.py)
 
 mode() tells which of the two an optimizer is, once the script has made a
-server; before that, and without one, it is a script of one machine.
+server; before that, and without one, it is a script of one machine. graph.py
+asks for it.
 """
 import contextlib
 import os
-import sys
 import threading
 
 from poseidon import _boot, _job
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    gradients, hogwild, local_sessions, role, stand_ins, tf_config)
+    hogwild, local_sessions, role, seed, stand_ins, tf_config)
 
 _patches = Patches()
 _thread = threading.local()
@@ -55,13 +55,6 @@ def mode(optimizer=None):
     is_sync = getattr(_thread, "sync", False) or getattr(
         type(optimizer), "is_poseidon_sync", False)
     return "sync" if is_sync else "hogwild"
-
-
-def apply(optimizer, grads_and_vars, global_step, name, original):
-    """apply_gradients of an asynchronous optimizer; `original` is what it
-    was, without any exchange."""
-    return hogwild.apply(optimizer, grads_and_vars, global_step, name,
-                         original)
 
 
 # ---- names
@@ -104,43 +97,7 @@ def _begin():
         return
     _is_distributed = True
     _job.job().batch = os.environ["PSD_BATCH"] = "per-worker"
-    seeds = sys.modules.get("poseidon.tensorflow.seed")
-    if seeds is not None:   # every worker draws batches of its own
-        seeds.fork()
+    seed.fork()   # every worker draws batches of its own
     lines.once("the script distributes itself: its servers, ps and workers "
                "are those of this job")
     hogwild.install(_tf)
-    # What a worker makes of its gradients is its own, and comes before they
-    # are put together: SyncReplicasOptimizer takes them as they are given.
-    _patches.put(gradients.Record, "add", lambda self, *_: None)
-    _watch_optimizers()
-
-
-# ---- optimizers
-
-def _watch_optimizers():
-    from tensorflow.python.training import optimizer
-    for owner in _family(optimizer.Optimizer):
-        if "apply_gradients" in owner.__dict__:
-            _patches.wrap(owner, "apply_gradients", _applying)
-
-
-def _family(owner):
-    """A class and all that are derived from it."""
-    found = [owner]
-    for child in owner.__subclasses__():
-        found.extend(_family(child))
-    return found
-
-
-def _applying(real):
-    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-        if (getattr(_thread, "applies", False) or mode(self) != "hogwild"
-                or _tf.executing_eagerly()):
-            return real(self, grads_and_vars, global_step, name)
-        _thread.applies = True   # an optimizer may wrap another one
-        try:
-            return apply(self, grads_and_vars, global_step, name, real)
-        finally:
-            _thread.applies = False
-    return apply_gradients

@@ -14,9 +14,8 @@ from poseidon import _job, _lib
 from poseidon.shared import turns
 from poseidon.tensorflow import groups, versions
 
-DENSE, SPARSE, VALUE = 0, 1, 2           # enum psd_tf_kind
-PUSHED, WAITS, WAITED = 1, 2, 3          # enum psd_tf_what
-EVENTS = 4096
+DENSE, SPARSE, VALUE, SHARED = 0, 1, 2, 3           # enum psd_tf_kind
+FLOATS = ("float32", "float64", "float16", "bfloat16")  # can be averaged
 
 _P, _TEXT, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
 _U32, _U64, _I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
@@ -27,11 +26,6 @@ class Spec(ctypes.Structure):
     _fields_ = [("key", _TEXT), ("dtype", _I32), ("kind", _I32),
                 ("count", _U64), ("rows", _U64), ("priority", _I32),
                 ("reserved", _I32)]
-
-
-class Event(ctypes.Structure):
-    """struct psd_tf_event"""
-    _fields_ = [("ns", _U64), ("name", _TEXT), ("what", _U32), ("step", _U32)]
 
 
 CALLS = {  # name: result, arguments
@@ -46,7 +40,6 @@ CALLS = {  # name: result, arguments
     "psd_tf_spoil": (None, _TEXT, _U64),
     "psd_tf_settle": (_INT,),
     "psd_tf_error": (_TEXT,),
-    "psd_tf_events": (_U32, ctypes.POINTER(Event), _U32),
 }
 
 tf = None        # the real tensorflow, not an overlay of it
@@ -55,7 +48,6 @@ _plug = None
 _started = False
 _announced = []  # (group, entries) to register at the start
 _known = set()   # keys that are registered
-_tensors = {}    # (name, bytes): handle of a value
 _told = None     # by step
 
 
@@ -174,16 +166,6 @@ def same(values):
         ctypes.memmove(array.ctypes.data, words, array.nbytes)
 
 
-def any_true(name, mine):
-    """Is it so on any worker? Collective."""
-    word = ctypes.c_int64(bool(mine))
-    if _job.job().size > 1:
-        _lib.check(_lib.library().psd_push_pull(
-            _lib.session(), _value(name, 8), ctypes.byref(word), 1.0,
-            _lib.MAX, None))
-    return bool(word.value)
-
-
 def audit(values):
     """Hand in parameters after an update, for the digest: [(name, array)]."""
     for name, array in values:
@@ -193,25 +175,10 @@ def audit(values):
                 array.ctypes.data, array.nbytes))
 
 
-def events():
-    """[(what, name, ns, step)], oldest first."""
-    found = (Event * EVENTS)()
-    count = _plug.psd_tf_events(found, EVENTS)
-    return [(event.what, event.name.decode(), event.ns, event.step)
-            for event in found[:count]]
-
-
 def _value(name, size):
-    """The handle of a value; collective the first time."""
-    handle = _tensors.get((name, size))
-    if handle is None:
-        spec = _lib.Spec(name=("value/%s:%d" % (name, size)).encode(),
-                         dtype=_lib.INT64, count=-(-size // 8))
-        handle = _lib.Tensor()
-        _lib.check(_lib.library().psd_register(
-            _lib.session(), ctypes.byref(spec), 1, ctypes.byref(handle)))
-        _tensors[name, size] = handle
-    return handle
+    """The tensor of a value of so many bytes."""
+    return _lib.tensor("value/%s:%d" % (name, size), _lib.INT64,
+                       -(-size // 8))
 
 
 def _path():

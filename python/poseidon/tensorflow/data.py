@@ -60,9 +60,7 @@ def at_end(function):
 
 def share(count):
     """How many of `count` rows this worker takes, and from where."""
-    job = _job.job()
-    sizes = rows_.rows(count, job.size)
-    return rows_.Batch("split", sizes, job.rank, max(1, sizes[job.rank]))
+    return rows_.share(count, _job.job().rank, _job.job().size)
 
 
 def say(count, mode):

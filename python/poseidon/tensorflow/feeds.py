@@ -69,9 +69,7 @@ def _take(plan, feeds, count):
     mine = _parts.get(count)
     if mine is None:
         job = _job.job()
-        sizes = rows.rows(count, job.size)
-        mine = rows.Batch("split", sizes, job.rank, max(1, sizes[job.rank]))
-        _parts[count] = mine
+        mine = _parts[count] = rows.share(count, job.rank, job.size)
     start = sum(mine.sizes[:_job.job().rank]) if mine.mine else 0
     taken = dict(feeds)
     for reference in plan.rows:

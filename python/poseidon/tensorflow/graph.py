@@ -13,7 +13,8 @@ In a job of one nothing is inserted; steps are counted.
 from poseidon import _boot, _job
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    book, by_hand, core, export, gradients, insert, run, statistics)
+    book, cluster, core, export, gradients, hogwild, insert, run, statistics,
+    tape)
 
 KERAS = ("keras.src.optimizers.legacy.optimizer_v2",
          "tf_keras.src.optimizers.legacy.optimizer_v2",
@@ -75,11 +76,7 @@ def _watch_subclasses(owner):
 def _meet_keras(module):
     if _on:
         _patches.wrap(module.OptimizerV2, "apply_gradients",
-                      lambda real: _applying(real, _as_it_is))
-
-
-def _as_it_is(tf, real, optimizer, pairs, args, words):
-    return real(optimizer, pairs, *args, **words)
+                      _applying_keras)
 
 
 def _is_plain(graph):
@@ -93,7 +90,10 @@ def _recording(real):
     def _GradientsHelper(ys, xs, *args, **words):
         grads = real(ys, xs, *args, **words)
         graph = _tf.compat.v1.get_default_graph()
-        if _on and _job.job().size > 1 and _is_plain(graph):
+        # Where a script distributes itself, what it makes of its gradients
+        # is its own and comes first: they are taken as they are given.
+        if _on and _job.job().size > 1 and _is_plain(graph) and (
+                cluster.mode() is None):
             _record(graph, ys, xs, grads)
         return grads
     return _GradientsHelper
@@ -114,16 +114,40 @@ def _as_list(values):
 
 # ---- optimizers
 
-def _applying(real, elsewhere=by_hand.apply):
+def _applying(real):
     def apply_gradients(self, grads_and_vars, *args, **words):
         if not _on or not _boot.is_worker():
             return real(self, grads_and_vars, *args, **words)
         pairs = list(grads_and_vars)
-        if _tf.executing_eagerly() or not _is_plain(
-                _tf.compat.v1.get_default_graph()):
-            return elsewhere(_tf, real, self, pairs, args, words)
+        graph = _tf.compat.v1.get_default_graph()
+        if _tf.executing_eagerly() or not _is_plain(graph):
+            return real(self, _exchanged(pairs), *args, **words)
+        if book.of(graph).depth:
+            return real(self, pairs, *args, **words)
+        if cluster.mode(self) == "hogwild":
+            return hogwild.apply(real, self, pairs, *args, **words)
         return _apply(real, self, pairs, args, words)
     return apply_gradients
+
+
+def _applying_keras(real):
+    """In a session's graph; elsewhere keras.py sees to it."""
+    def apply_gradients(self, grads_and_vars, *args, **words):
+        pairs = list(grads_and_vars)
+        graph = _tf.compat.v1.get_default_graph()
+        if not _on or not _boot.is_worker() or _tf.executing_eagerly() or (
+                not _is_plain(graph) or book.of(graph).depth):
+            return real(self, pairs, *args, **words)
+        return _apply(real, self, pairs, args, words)
+    return apply_gradients
+
+
+def _exchanged(pairs):
+    """There is no graph to rewire: what is given is exchanged."""
+    pairs = [(_as_grad(grad), variable) for grad, variable in pairs]
+    variables = [variable for _, variable in pairs]
+    return list(zip(tape.exchanged([grad for grad, _ in pairs], variables),
+                    variables))
 
 
 def _apply(real, optimizer, pairs, args, words):
@@ -131,8 +155,6 @@ def _apply(real, optimizer, pairs, args, words):
     another one decides by exchanged gradients."""
     graph = _tf.compat.v1.get_default_graph()
     mine = book.of(graph)
-    if mine.depth:
-        return real(optimizer, pairs, *args, **words)
     mine.depth = 1
     try:
         pairs, sites = exchange(graph, pairs)

@@ -8,7 +8,7 @@ time) has the name and the keys that it had before.
 """
 import weakref
 
-_groups = []
+_count = 0
 _known = {}      # (number in its graph, signature): Group
 _owners = {}     # id of an optimizer: (weak reference, Group)
 titles = {}      # key: what the script calls it
@@ -18,7 +18,6 @@ class Group:
     """What an optimizer exchanges."""
 
     def __init__(self, number):
-        self.number = number
         self.name = "opt%d" % number
 
     def key(self, index):
@@ -26,13 +25,9 @@ class Group:
 
 
 def _new():
-    _groups.append(Group(len(_groups)))
-    return _groups[-1]
-
-
-def all_groups():
-    """In the order of their making."""
-    return list(_groups)
+    global _count
+    _count += 1
+    return Group(_count - 1)
 
 
 def group_of(owner):

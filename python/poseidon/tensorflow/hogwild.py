@@ -15,10 +15,10 @@ import threading
 from poseidon import _job, _lib
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import book, core, local_sessions, run_start
+from poseidon.tensorflow import (
+    book, core, local_sessions, run_plan, run_start)
 
 GROUP = "hogwild"
-SHARED = 3       # enum psd_tf_kind
 _NAME = "_psd_shares"
 
 _patches = Patches()
@@ -34,7 +34,7 @@ class Shares:
         self.graph = graph
         self.number = number
         self.keys = {}       # name of a variable: key
-        self.steps = set()   # operations PsdShare
+        self.steps = set()   # numbers of operations PsdShare
         self.begins = []     # operations that begin, or ask for the values
         self.sessions = []   # weak: those that have begun
         self.plans = {}      # names of fetches: do they train?
@@ -60,10 +60,9 @@ def known(graph):
 
 # ---- the graph
 
-def apply(optimizer, pairs, global_step, name, real):
+def apply(real, optimizer, pairs, global_step=None, name=None):
     """In the place of real(optimizer, pairs, global_step, name)."""
     graph = _tf.compat.v1.get_default_graph()
-    pairs = list(pairs)
     with _alone(graph):
         train = real(optimizer, pairs, global_step, name)
     variables = [variable for grad, variable in pairs if grad is not None]
@@ -96,7 +95,7 @@ def share(graph, train, variables):
     with v1.name_scope("poseidon"), v1.control_dependencies([train]):
         values = [_read(variable) for variable in variables]
         outs = core.ops.psd_share(values, keys=keys)
-        shares.steps.add(outs[0].op)
+        shares.steps.add(outs[0].op._id)
         done = v1.group(*_assign(variables, outs), name="shared")
     trained = graph.get_collection_ref(v1.GraphKeys.TRAIN_OP)
     trained[:] = [done if op is train else op for op in trained]
@@ -132,8 +131,8 @@ def _register(shares, variables):
     if fresh:
         keys = [shares.keys[variable.op.name] for variable in fresh]
         core.register(GROUP, [
-            (key, variable.dtype.base_dtype, _count(variable), SHARED, 0)
-            for key, variable in zip(keys, fresh)])
+            (key, variable.dtype.base_dtype, _count(variable), core.SHARED,
+             0) for key, variable in zip(keys, fresh)])
         v1 = _tf.compat.v1
         with v1.name_scope("poseidon"), v1.control_dependencies(None):
             outs = core.ops.psd_broadcast(
@@ -198,22 +197,9 @@ def _trains(shares, targets, fetches):
         tensor.name for tensor in fetches)
     known_plan = shares.plans.get(names)
     if known_plan is None:
-        known_plan = shares.plans[names] = _reaches(
-            list(targets) + [tensor.op for tensor in fetches], shares.steps)
+        known_plan = shares.plans[names] = not shares.steps.isdisjoint(
+            run_plan.reach(targets, fetches, ()))
     return known_plan
-
-
-def _reaches(waiting, wanted):
-    seen = set()
-    while waiting:
-        op = waiting.pop()
-        if op in wanted:
-            return True
-        if op not in seen:
-            seen.add(op)
-            waiting.extend(tensor.op for tensor in op.inputs)
-            waiting.extend(op.control_inputs)
-    return False
 
 
 def begin(session, shares):

@@ -16,7 +16,7 @@ import numpy
 from poseidon import _job
 from poseidon.shared import host, turns
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import core, hogwild
+from poseidon.tensorflow import agree, core, hogwild
 
 _patches = Patches()
 _tf = None
@@ -110,7 +110,7 @@ def _nan(original):
             return original(self, run_context, run_values)
         core.start(_tf)
         turns.passing()
-        if core.any_true("NanTensorHook", numpy.isnan(run_values.results)):
+        if agree.any_true(numpy.isnan(run_values.results)):
             _tf.compat.v1.logging.warning("Model diverged with loss = NaN.")
             run_context.request_stop()
         return None

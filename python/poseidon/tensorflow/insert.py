@@ -11,7 +11,6 @@ from poseidon.tensorflow import core, gradients, groups, losses, source
 from poseidon.tensorflow.book import Site
 
 TOLD = 16    # numbers, at most
-FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 class Sent:
@@ -23,7 +22,7 @@ class Sent:
         self.values = gradients.parts(raw.grad)[0]
         self.name = _title(raw.variable if variable is None else variable)
         self.dtype = self.values.dtype.base_dtype
-        if self.dtype.name not in FLOATS:
+        if self.dtype.name not in core.FLOATS:
             raise _lib.Error(-10, "poseidon: the gradient of %s is of type "
                              "%s; gradients of floating types can be "
                              "exchanged" % (self.name, self.dtype.name))
@@ -88,7 +87,7 @@ def _losses(sent):
         kind, terms = losses.look(loss)
         kinds.add(kind)
         scalars.extend(term for term in terms
-                       if term.dtype.base_dtype.name in FLOATS)
+                       if term.dtype.base_dtype.name in core.FLOATS)
     if len(kinds) > 1:
         return [], "mixed"
     return scalars[:TOLD], kinds.pop() if kinds else "mean"

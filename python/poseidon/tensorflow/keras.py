@@ -108,24 +108,6 @@ def _hook_2(prefix):
                            "_configure_dataset_and_inferred_steps", _handler)
 
 
-def _exchanged(grads, variables):
-    """What no tape has done."""
-    grads = list(grads)
-    if not keras_push.is_possible():
-        return grads
-    raws = [keras_push.raw(variable) for variable in variables]
-    if any(variable is None for variable in raws):
-        return grads
-    missing = [index for index, is_open in enumerate(tape.take_marks(raws))
-               if is_open and grads[index] is not None]
-    if missing:
-        answers = keras_push.exchange([grads[index] for index in missing],
-                                      [raws[index] for index in missing])
-        for index, answer in zip(missing, answers):
-            grads[index] = answer
-    return grads
-
-
 def _outermost(call):
     """Run call(first) once for optimizers inside one another."""
     first = not getattr(_inside, "apply", False)
@@ -137,13 +119,20 @@ def _outermost(call):
             _inside.apply = False
 
 
+def _see_scale(optimizer):
+    if type(optimizer).__name__.startswith("LossScaleOptimizer"):
+        keras_push.watch.scaled = True
+
+
 def _apply(real):
     @tape.plain
     def apply(self, grads, trainable_variables=None):
+        _see_scale(self)
+
         def call(first):
             given = grads
             if first:
-                given = _exchanged(grads, (
+                given = tape.exchanged(grads, (
                     self._trainable_variables if trainable_variables is None
                     else trainable_variables))
             return real(self, given, trainable_variables)
@@ -154,11 +143,14 @@ def _apply(real):
 def _apply_pairs(real):
     @tape.plain
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        _see_scale(self)
+
         def call(first):
             pairs = list(grads_and_vars)
             if first and pairs:
                 grads, variables = zip(*pairs)
-                pairs = list(zip(_exchanged(grads, variables), variables))
+                pairs = list(zip(tape.exchanged(grads, variables),
+                                 variables))
             return real(self, pairs, *args, **kwargs)
         return _outermost(call)
     return apply_gradients

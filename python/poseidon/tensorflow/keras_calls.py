@@ -68,6 +68,7 @@ def after():
     _steps += more
     _lib.check(_lib.library().psd_metrics(
         _lib.session(), _steps, _loss, _rows * more))
+    keras_push.watch.look(now, _steps)
     if _digest != "off":
         _audit()
     _polls += 1
@@ -97,6 +98,7 @@ def _call(real):
             # Whether a step that has ended was applied is not known.
             for group, count in counts:
                 core.plug().psd_tf_spoil(group, count)
+            keras_push.watch.failed(dict(keras_push.counts()), _steps + 1)
             raise
         finally:
             _depth.value = 0

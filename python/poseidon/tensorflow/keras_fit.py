@@ -15,7 +15,7 @@ from poseidon import _job
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    core, data, keras_metrics, keras_push, tape)
+    aside, core, data, keras_metrics, keras_push, tape)
 
 _tf = None
 _patches = Patches()
@@ -258,8 +258,7 @@ def _compile(version):
         def compile(self, *args, **kwargs):
             bound = inspect.signature(real).bind(self, *args, **kwargs)
             if bound.arguments.get("jit_compile") is True:
-                lines.once("jit_compile is switched off: XLA cannot run the "
-                           "exchange")
+                aside.say_no_xla()
             if version == 3 or "jit_compile" in bound.arguments:
                 bound.arguments["jit_compile"] = False
             return real(*bound.args, **bound.kwargs)

@@ -1,7 +1,6 @@
 """Metrics of all workers: their state variables are sums (tf.distribute
 counts on that, too), so those of the job are the sums over the workers.
 Running statistics, which BatchNorm and its like keep, become the mean."""
-import ctypes
 import weakref
 
 import numpy as np
@@ -9,7 +8,6 @@ import numpy as np
 from poseidon import _job, _lib
 from poseidon.tensorflow import core, keras_push
 
-_handles = {}        # elements: tensor
 _shadows = weakref.WeakKeyDictionary()   # model: {name: (variable, shadow)}
 
 
@@ -22,22 +20,12 @@ def combine(arrays, op, weight=1.0):
                             for array in arrays])
     core.start(keras_push._tf)
     _lib.check(_lib.library().psd_push_pull(
-        _lib.session(), _handle(whole.size), whole.ctypes.data, weight, op,
-        None))
+        _lib.session(),
+        _lib.tensor("keras/%d" % whole.size, _lib.FLOAT64, whole.size),
+        whole.ctypes.data, weight, op, None))
     parts = np.split(whole, np.cumsum(sizes)[:-1])
     return [part.reshape(array.shape).astype(array.dtype)
             for part, array in zip(parts, arrays)]
-
-
-def _handle(count):
-    if count not in _handles:
-        spec = _lib.Spec(name=b"keras/%d" % count, dtype=_lib.FLOAT64,
-                         count=count)
-        handle = _lib.Tensor()
-        _lib.check(_lib.library().psd_register(
-            _lib.session(), ctypes.byref(spec), 1, ctypes.byref(handle)))
-        _handles[count] = handle
-    return _handles[count]
 
 
 def variables_of(model):

@@ -10,15 +10,14 @@ import contextlib
 import weakref
 
 from poseidon import _job
-from poseidon.tensorflow import core, groups
+from poseidon.tensorflow import bad, core, groups
 
 _tf = None
 _known = {}        # what is exchanged: its Sources
 _order = []        # the same, in order of first use
 _step = None       # (rows, op) of the training step that is being traced
 _listeners = []    # called with the variables before their first exchange
-
-FLOATS = ("float32", "float64", "float16", "bfloat16")
+watch = bad.Watch()
 
 
 class Sources:
@@ -26,7 +25,6 @@ class Sources:
 
     def __init__(self, variables):
         self.variables = [weakref.ref(variable) for variable in variables]
-        self.names = [variable.name for variable in variables]
         self.group = groups.group_of(self)
 
     def values(self):
@@ -97,11 +95,15 @@ def exchange(grads, variables):
     core.start(_tf)
     chosen = [(grad, raw(variable), index) for index, (grad, variable)
               in enumerate(zip(grads, variables))
-              if grad is not None and grad.dtype.base_dtype.name in FLOATS]
+              if grad is not None and grad.dtype.base_dtype.name in core.FLOATS]
     if not chosen:
         return list(grads)
     mine = _sources_of(chosen)
-    answers = _ops(mine, [grad for grad, _, _ in chosen])
+    try:
+        answers = _ops(mine, [grad for grad, _, _ in chosen])
+    except _tf.errors.OpError:    # eagerly
+        watch.failed([mine.group.name.encode()], total() + 1)
+        raise
     result = list(grads)
     for (_, _, index), answer in zip(chosen, answers):
         result[index] = answer
@@ -125,6 +127,7 @@ def _sources_of(chosen):
 def _register(mine, chosen):
     entries = []
     for index, (grad, variable, _) in enumerate(chosen):
+        groups.titles[mine.group.key(index)] = variable.name
         shape = variable.shape[1:] if _is_sparse(grad) else variable.shape
         entries.append((mine.group.key(index), grad.dtype,
                         shape.num_elements(),
@@ -151,18 +154,21 @@ def _ops(mine, grads):
             grad, words = grads[index], dict(key=keys[index], op=op,
                                              mode=mode)
             if op == "sum":
-                grad = _nothing_without_rows(grad, rows)
+                grad = _only_if(rows > 0, grad)  # a dummy row counts not
             if _is_sparse(grad):
                 indices[index] = tf.cast(grad.indices, tf.int64)
                 pushed[index] = ops.psd_push_sparse(
                     grad.values, indices[index], on, weight, **words)
             else:
                 pushed[index] = ops.psd_push(grad, on, weight, **words)
-        answers, _ = ops.psd_wait(pushed, on, on, group=mine.group.name,
-                                  keys=keys)
-        return [_taken(grad, answer, where, on, key) for
-                grad, answer, where, key in zip(grads, answers, indices,
-                                                keys)]
+        answers, finite = ops.psd_wait(pushed, on, on, keys=keys,
+                                       group=mine.group.name)
+        answers = [_taken(grad, answer, where, on, key) for
+                   grad, answer, where, key in zip(grads, answers, indices,
+                                                   keys)]
+        if _job.job().nan == "skip":
+            answers = [_only_if(finite, answer) for answer in answers]
+        return answers
 
 
 def _taken(grad, answer, indices, on, key):
@@ -175,10 +181,9 @@ def _taken(grad, answer, indices, on, key):
                              grad.dense_shape)
 
 
-def _nothing_without_rows(grad, rows):
-    """In a sum the gradient of a dummy row has to be 0."""
-    factor = _tf.cast(rows > 0, grad.dtype)
+def _only_if(condition, grad):
+    """The gradient, or zeros."""
     if _is_sparse(grad):
-        return _tf.IndexedSlices(grad.values * factor, grad.indices,
-                                 grad.dense_shape)
-    return grad * factor
+        return _tf.IndexedSlices(_only_if(condition, grad.values),
+                                 grad.indices, grad.dense_shape)
+    return _tf.where(condition, grad, _tf.zeros_like(grad))

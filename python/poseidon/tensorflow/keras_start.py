@@ -124,7 +124,6 @@ def _make_equal():
         _compare(ready_)
         for part in _parts(ready_):
             _broadcast(part)
-        _other_seeds(ready_)
 
 
 def _has_value(variable):
@@ -192,13 +191,3 @@ def _broadcast(variables):
             variable.assign(whole[at:end].view(value.dtype).reshape(
                 value.shape))
         at = end
-
-
-def _other_seeds(variables):
-    """Dropout of other rows draws other numbers."""
-    rank = _job.job().rank
-    for variable in variables if rank else ():
-        if "seed_generator_state" in variable.name:
-            seed = variable.numpy()
-            seed[0] += np.uint32(0x9E3779B9 * rank % (1 << 32))
-            variable.assign(seed)

@@ -10,11 +10,10 @@ step.
 """
 import numbers
 import os
-import sys
 
 from poseidon import _job
 from poseidon.shared import files, host, turns
-from poseidon.tensorflow import everywhere
+from poseidon.tensorflow import everywhere, run_start
 
 STATE = "checkpoint"  # the file with the list of checkpoints
 
@@ -154,9 +153,7 @@ def _await(path, who):
 
 def _forget_start(session):
     """The values of worker 0 are sent again before the next step."""
-    start = sys.modules.get("poseidon.tensorflow.run_start")
-    if start is not None:
-        start.state(getattr(session, "_sess", session)).clear()
+    run_start.state(getattr(session, "_sess", session)).clear()
 
 
 def _tell(path, error):

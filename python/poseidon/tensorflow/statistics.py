@@ -15,7 +15,6 @@ _ASSIGN = frozenset(
     "Assign AssignSub AssignAdd AssignVariableOp AssignSubVariableOp "
     "AssignAddVariableOp".split())
 _PASS = frozenset("Identity ReadVariableOp NoOp".split())
-_FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def put(tf, book):
@@ -51,7 +50,7 @@ def _updates(tf, book):
             if variable is not None and op._id not in done and (
                     variable.op._id not in trained
                     and variable.op._id not in found
-                    and variable.dtype.base_dtype.name in _FLOATS
+                    and variable.dtype.base_dtype.name in core.FLOATS
                     and variable.shape.num_elements()):
                 found[variable.op._id] = (op, variable)
     return list(found.values())

@@ -62,9 +62,26 @@ def plain(function):
     return function
 
 
-def take_marks(variables):
-    """For an optimizer that gets gradients of these: which of them still
-    have to be exchanged?"""
+def exchanged(grads, variables):
+    """What an optimizer is given, and no tape has exchanged yet."""
+    grads = list(grads)
+    if not keras_push.is_possible():
+        return grads
+    raws = [keras_push.raw(variable) for variable in variables]
+    if any(variable is None for variable in raws):
+        return grads
+    missing = [index for index, is_open in enumerate(_take_marks(raws))
+               if is_open and grads[index] is not None]
+    if missing:
+        answers = keras_push.exchange([grads[index] for index in missing],
+                                      [raws[index] for index in missing])
+        for index, answer in zip(missing, answers):
+            grads[index] = answer
+    return grads
+
+
+def _take_marks(variables):
+    """Which of these still have to be exchanged?"""
     marks = _marks()
     elsewhere = [marks, _eager, *_graphs.values()]
     names = [variable._unique_id for variable in variables]

@@ -11,8 +11,6 @@ imported torch and made an optimizer. Those who like it explicit:
 
 Outside a job everything works alone: rank 0 of 1.
 """
-import ctypes
-
 from poseidon import _job, _lib
 
 _TYPES = {"torch.float32": _lib.FLOAT32, "torch.float64": _lib.FLOAT64,
@@ -123,13 +121,9 @@ def no_sync():
 
 
 def _register(call, dtype, count):
-    """The tensor for calls of this type and size; known again later."""
-    spec = _lib.Spec(name=("call/%s/%d/%d" % (call, dtype, count)).encode(),
-                     dtype=dtype, count=count)
-    handle = _lib.Tensor()
-    _lib.check(_lib.library().psd_register(
-        _session(), ctypes.byref(spec), 1, ctypes.byref(handle)))
-    return handle
+    """The tensor for calls of this type and size."""
+    _session()
+    return _lib.tensor("call/%s/%d/%d" % (call, dtype, count), dtype, count)
 
 
 def _session():

@@ -64,14 +64,12 @@ def install(torch):
     _arrive("torch", _Torch(torch))
     streams.watch(_fresh, _arrive, _heard)
     for owner in (torch, torch.random):
-        streams.patch(owner, "manual_seed", _manual_seed(owner.manual_seed))
-        streams.patch(owner, "seed", _torch_seed(owner.seed))
-    streams.patch(torch.random, "fork_rng",
-                  _fork_rng(torch.random.fork_rng))
+        streams.patch(owner, "manual_seed", _manual_seed)
+        streams.patch(owner, "seed", _torch_seed)
+    streams.patch(torch.random, "fork_rng", _fork_rng)
     data = torch.utils.data
-    split = _in_common(data.random_split)
     for owner in (data, data.dataset):
-        streams.patch(owner, "random_split", split)
+        streams.patch(owner, "random_split", _in_common)
     os.register_at_fork(after_in_child=_off)
 
 
