@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "poseidon_step.h"
 #include "tf/plug.h"
 
 struct plug plug = {
@@ -442,6 +443,17 @@ psd_status psd_tf_register(const char *name, const struct psd_tf_spec *specs,
 
 /* ---- the session ------------------------------------------------------- */
 
+/* Large tensors lie in the arena from now on, so that those of other workers
+ * are read and written where they are. Where it cannot be, they are staged. */
+static void redirect(struct psd_session *session)
+{
+    if (psd_redirect_install(session, TF_FRAMEWORK) == PSD_OK) {
+        psd_redirect_on(session);
+    } else {
+        log_debug("tf: tensors are staged: %s", psd_error(session));
+    }
+}
+
 psd_status psd_tf_attach(struct psd_session *session, const void *witness)
 {
     psd_status status = PSD_OK;
@@ -461,7 +473,8 @@ psd_status psd_tf_attach(struct psd_session *session, const void *witness)
         status = fault_set(&last, PSD_EINVAL,
                            "the ops have a session already; psd_tf_detach "
                            "comes first");
-    } else {
+    } else if (plug.session == NULL) {
+        redirect(session);
         plug.session = session;
         plug.rank = psd_rank(session);
         plug.size = psd_size(session);

@@ -375,6 +375,50 @@ except tf.errors.InternalError as error:
 '''
 
 
+ARENA = '''
+COUNT = 1 << 18
+P.register('large', ('g', 'float32', COUNT))
+
+
+def in_arena(tensor):
+    address = np.asarray(tensor).ctypes.data
+    with open('/proc/self/maps') as maps:
+        for line in maps:
+            low, high = (int(x, 16) for x in line.split()[0].split('-'))
+            if low <= address < high:
+                return 'memfd:psd-arena' in line
+    return False
+
+
+@tf.function
+def step(x):
+    push = ops.psd_push(x * 2.0, True, P.step_weight(), key='g')
+    return ops.psd_wait([push], True, True, group='large', keys=['g'])[0][0]
+
+
+small = tf.fill([16], 1.0)
+assert not in_arena(small)
+for i in range(3):
+    x = tf.fill([COUNT], float(rank + i))
+    assert in_arena(x)
+    out = step(x)
+    assert in_arena(out)
+    assert (np.asarray(out) == (size - 1) + 2 * i).all()
+    assert (np.asarray(x) == rank + i).all()
+kept = out
+P.finish()
+assert (np.asarray(kept) == size + 3).all()
+print('fine')
+'''
+
+
+@test
+def large_tensors_lie_where_other_workers_reach_them():
+    job = script(ARENA)
+    for rank in (0, 1):
+        contains(job.log('worker_%d.out' % rank), 'fine')
+
+
 @test
 def a_lost_worker_is_an_error_of_tensorflow():
     job = script(LOST, code=7)
