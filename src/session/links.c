@@ -247,7 +247,7 @@ static bool links_busy(const struct psd_session *session)
 void links_unlock_io(struct psd_session *session)
 {
     if (session->io_started && atomic_load(&session->io_go) == 0 &&
-        links_busy(session)) {
+        (session->on_call || links_busy(session))) {
         atomic_store(&session->io_go, 1);
         futex_wake(&session->io_go, 1);
     }

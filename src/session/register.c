@@ -106,6 +106,10 @@ psd_status session_grow(struct psd_session *session, uint32_t before)
     if (status == PSD_OK && session->has_shard) {
         status = shard_add(&session->shard);
     }
+    for (uint32_t i = before; i < count; i++) {
+        session->on_call |= session->has_shard &&
+                            session->model.tensors[i].kind == PSD_KIND_SHARED;
+    }
     return status;
 }
 

@@ -90,6 +90,8 @@ struct psd_session {
     struct worker worker;
     struct shard shard;       /* played here, when has_shard */
     bool has_shard;
+    bool on_call;             /* it has SHARED tensors: others come to it when
+                               * this worker is elsewhere */
     bool tcp;
     struct psd_listener *listener;
     struct loop_timer retry;
