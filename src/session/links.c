@@ -244,10 +244,13 @@ static bool links_busy(const struct psd_session *session)
                                    !shard_complete(&session->shard)));
 }
 
+/* Workers with clocks of their own come to the shard at any time. */
 void links_unlock_io(struct psd_session *session)
 {
+    bool on_call = session->has_shard && session->apart;
+
     if (session->io_started && atomic_load(&session->io_go) == 0 &&
-        (session->on_call || links_busy(session))) {
+        (on_call || links_busy(session))) {
         atomic_store(&session->io_go, 1);
         futex_wake(&session->io_go, 1);
     }

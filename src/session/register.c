@@ -94,6 +94,9 @@ psd_status session_grow(struct psd_session *session, uint32_t before)
         return status;
     }
     session->audits = audits;
+    for (uint32_t i = before; i < count; i++) {
+        session->apart |= session->model.tensors[i].kind == PSD_KIND_SHARED;
+    }
     switch (session->way) {
     case SESSION_SOLO:
         return solo_add(session);
@@ -105,10 +108,6 @@ psd_status session_grow(struct psd_session *session, uint32_t before)
     status = worker_add(&session->worker, session->flights);
     if (status == PSD_OK && session->has_shard) {
         status = shard_add(&session->shard);
-    }
-    for (uint32_t i = before; i < count; i++) {
-        session->on_call |= session->has_shard &&
-                            session->model.tensors[i].kind == PSD_KIND_SHARED;
     }
     return status;
 }

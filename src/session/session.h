@@ -90,8 +90,6 @@ struct psd_session {
     struct worker worker;
     struct shard shard;       /* played here, when has_shard */
     bool has_shard;
-    bool on_call;             /* it has SHARED tensors: others come to it when
-                               * this worker is elsewhere */
     bool tcp;
     struct psd_listener *listener;
     struct loop_timer retry;
@@ -104,6 +102,8 @@ struct psd_session {
     _Atomic bool stopping;
 
     struct session_idle idle;
+    bool apart;               /* there are SHARED tensors: every worker trains
+                               * on its own clock */
 
     _Atomic int failed;       /* psd_status; 0: fine */
     char error[SESSION_ERROR_MAX];

@@ -60,18 +60,6 @@ static uint32_t oldest(const struct psd_session *session)
     return found;
 }
 
-/* Do the workers train on their own clocks? Then one that is done waits for
- * the others as long as they have work, and that is no stall. */
-static bool is_apart(const struct psd_session *session)
-{
-    for (uint32_t i = 0; i < session->model.tensor_count; i++) {
-        if (session->model.tensors[i].kind == PSD_KIND_SHARED) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The shard that has not answered all of it. */
 static uint32_t shard_awaited(const struct psd_session *session,
                               uint32_t tensor)
@@ -104,7 +92,8 @@ static void describe(const struct psd_session *session, uint64_t now,
         stuck->step = session->flights[stuck->tensor].step;
         stuck->tensors = session->in_flight;
         stuck->shard = shard_awaited(session, stuck->tensor);
-    } else if (session->joining && !is_apart(session)) {
+    } else if (session->joining && !session->apart) {
+        /* On its own clock one that is done waits as long as others work. */
         stuck->what = STANDING_JOIN;
         stuck->step = joins(session);
     }
