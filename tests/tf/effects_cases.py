@@ -191,6 +191,13 @@ late()
 model.save_weights("own.weights.h5")
 model.load_weights("own.weights.h5")
 print("keras", model.get_weights()[1].tolist(), other.count_params())
+model.compile("sgd", "mean_squared_error")
+late()
+model.save("compiled.keras")
+again = keras.models.load_model("compiled.keras")
+data = np.ones((4, 3)), np.ones((4, 2))
+print("compiled", model.evaluate(*data, verbose=0) ==
+      again.evaluate(*data, verbose=0))
 
 gfile = tf.io.gfile
 gfile.makedirs("new")

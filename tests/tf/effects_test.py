@@ -142,7 +142,7 @@ def tensorflow_2_and_keras_save_once_and_load_the_same():
     alike(job, 'ck/one-1 1 ck/one-1', 'restored [1.0, 2.0]',
           "managed/ckpt-5 ['managed/ckpt-4', 'managed/ckpt-5']",
           'again managed/ckpt-5', 'loaded 6.0', 'keras [1.0, 1.0] 8',
-          'files True False')
+          'compiled True', 'files True False')
     check([name for name in listing(job, 'managed') if 'index' in name] ==
           ['ckpt-4.index', 'ckpt-5.index'], str(listing(job, 'managed')))
     check(len(event_files(job, 'summaries')) == 1, 'summaries')

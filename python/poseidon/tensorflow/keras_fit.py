@@ -46,7 +46,9 @@ def install(tf, trainer, version):
     wrap("make_train_function", _taker("train_step"))
     wrap("make_test_function", _taker("test_step"))
     wrap("reset_metrics", _reset)
-    wrap("compile", _compile(version))
+    # Where it is defined: Keras compares, to know if it is the script's.
+    owner = next(x for x in trainer.__mro__ if "compile" in vars(x))
+    _patches.wrap(owner, "compile", _compile(version))
     wrap("_get_metrics_result_or_logs" if version == 3
          else "_validate_and_get_metrics_result", _result)
 
