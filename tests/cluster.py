@@ -117,8 +117,10 @@ def processes():
 
 
 def members(folder):
-    """Every process of the cluster in `folder`."""
-    mark = re.compile(" %s/host(//deleted)? " % re.escape(folder))
+    """Every process of the cluster in `folder`. Where that was removed, the
+    files of it that are mounted elsewhere tell."""
+    mark = re.compile(r" %s/(host(//deleted)?|\S+//deleted) "
+                      % re.escape(folder))
     return [x for x in processes() if started(x) is not None and
             mark.search(read("/proc/%d/mountinfo" % x))]
 

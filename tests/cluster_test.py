@@ -218,6 +218,7 @@ def clean_removes_what_dead_runs_left(c):
     live = Cluster(1, prefix=PREFIX).up(keep=True)
     try:
         shutil.rmtree(lost.folder)
+        assert len(members(lost.folder)) > 1, members(lost.folder)
         os.remove(odd.path("cluster.state"))
         other.owner = [os.getpid(), 1]  # a process that is no more
         other.save()
