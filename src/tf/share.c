@@ -12,7 +12,6 @@
 #include <inttypes.h>
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "reduce/half.h"
 #include "tf/kernels.h"
 

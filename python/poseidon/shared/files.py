@@ -12,6 +12,7 @@ that run the same line.
   file.
 Everything else is left as it is.
 """
+import collections
 import os
 import struct
 import sys
@@ -55,14 +56,10 @@ def _is_watched():
     return host.is_active() and not host.is_inside()
 
 
-def _makers(record, path):
-    """How often each worker of this host has made the folder."""
-    data, key, found = record.read(), host.digest(path), {}
-    for maker, rank in _ENTRY.iter_unpack(
-            data[:len(data) // _ENTRY.size * _ENTRY.size]):
-        if maker == key:
-            found[rank] = found.get(rank, 0) + 1
-    return found
+def _made(record):
+    """(digest of a folder, who has made it), in order."""
+    data = record.read()
+    return _ENTRY.iter_unpack(data[:len(data) // _ENTRY.size * _ENTRY.size])
 
 
 def _is_excused(record, path):
@@ -73,7 +70,9 @@ def _is_excused(record, path):
 
 def _is_overtaken(record, path):
     """Has another worker made the folder more often?"""
-    makers = _makers(record, path)
+    key = host.digest(path)
+    makers = collections.Counter(
+        rank for folder, rank in _made(record) if folder == key)
     mine = makers.pop(_job.job().rank, 0)
     return max(makers.values(), default=0) > mine
 
@@ -185,10 +184,9 @@ def _owner(record, path):
 
 def _lowest(record):
     """{digest of a folder: the lowest worker that has made it}"""
-    data, makers = record.read(), {}
-    for maker, rank in _ENTRY.iter_unpack(
-            data[:len(data) // _ENTRY.size * _ENTRY.size]):
-        makers[maker] = min(rank, makers.get(maker, rank))
+    makers = {}
+    for folder, rank in _made(record):
+        makers[folder] = min(rank, makers.get(folder, rank))
     return makers
 
 

@@ -140,6 +140,8 @@ def _register(group, entries):
     except _lib.Error as error:
         names = ["%s is %s" % (entry[0], groups.titles[entry[0]])
                  for entry in entries if entry[0] in groups.titles]
+        if not names:
+            raise
         raise _lib.Error(error.status, "%s\n(here %s)" % (
             error, ", ".join(names))) from None
 
