@@ -422,7 +422,10 @@ def restored():
 
 @case
 def recurrent():
-    """A loop in the graph, its gradients clipped; trained in a thread."""
+    """A loop in the graph, its gradients clipped; trained in a thread.
+
+    Gated, as optimizers have it: alone, TensorFlow may otherwise change a
+    variable while gradients of others are still made from it."""
     x, y, feed = inputs(5, 4)
     w = weights('w', [4 + 12, 12], 0.3)
 
@@ -437,7 +440,7 @@ def recurrent():
     loss = tf.reduce_mean(entropy(dense(state, 10, 'out'), y))
     variables = v1.trainable_variables()
     grads = [tf.clip_by_norm(grad, 0.3)
-             for grad in tf.gradients(loss, variables)]
+             for grad in tf.gradients(loss, variables, gate_gradients=True)]
     step = v1.train.RMSPropOptimizer(0.01).apply_gradients(
         zip(grads, variables))
     found = []
