@@ -139,14 +139,20 @@ def step():
 def tensor(name, dtype, count):
     """The handle of a tensor of our own, known again later; collective the
     first time."""
-    key = (name, dtype, count)
-    if key not in _tensors:
-        spec = Spec(name=name.encode(), dtype=dtype, count=count)
-        handle = Tensor()
-        check(library().psd_register(session(), ctypes.byref(spec), 1,
-                                     ctypes.byref(handle)))
-        _tensors[key] = handle
-    return _tensors[key]
+    return tensors([(name, dtype, count)])[0]
+
+
+def tensors(keys):
+    """The same for several at once."""
+    new = [key for key in dict.fromkeys(keys) if key not in _tensors]
+    if new:
+        specs = (Spec * len(new))(*(
+            Spec(name=name.encode(), dtype=dtype, count=count)
+            for name, dtype, count in new))
+        handles = (Tensor * len(new))()
+        check(library().psd_register(session(), specs, len(new), handles))
+        _tensors.update(zip(new, handles))
+    return [_tensors[key] for key in keys]
 
 
 def check(status):

@@ -5,6 +5,8 @@
 Each prints `CASE NAME {json}`: numbers of a plain run and of a job are the
 same within rounding, "weights" (a checksum) is the same on every worker.
 """
+import contextlib
+import gc
 import json
 import os
 import sys
@@ -138,13 +140,27 @@ def whole_loss(model):
     return float(CROSS(Y, model(X, training=False)))
 
 
+@contextlib.contextmanager
+def uncollected():
+    """What is in a circle lives on."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 @case
 def loop_eager():
     model = mlp()
     step = trainer(model, keras.optimizers.SGD(0.2, momentum=0.9))
-    loop(step, batches(20))
+    with uncollected():
+        loop(step, batches(20))
+        living = sum(isinstance(each, tf.data.Iterator)
+                     for each in gc.get_objects())
     seen = sum(len(y) for _, y in batches(3))  # an evaluation
-    return result(model, loss=whole_loss(model), seen=seen)
+    return result(model, loss=whole_loss(model), seen=seen, living=living)
 
 
 @case
@@ -211,6 +227,19 @@ def loop_gan():
         step(x)
     return dict(norm=norm(maker) + norm(judge),
                 weights=[checksum(maker), checksum(judge)])
+
+
+@case
+def dropped():
+    """Models one after another, which die earlier on one worker than on the
+    others."""
+    with uncollected():
+        for _ in range(3):
+            model = mlp()
+            model.fit(X, Y, epochs=1, batch_size=40, verbose=0)
+            if os.environ.get('PSD_RANK') == '1':
+                gc.collect()
+    return result(model)
 
 
 @case

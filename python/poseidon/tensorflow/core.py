@@ -164,8 +164,15 @@ def same(values):
         words = (ctypes.c_uint64 * -(-array.nbytes // 8))()
         ctypes.memmove(words, array.ctypes.data, array.nbytes)
         _lib.check(_lib.library().psd_broadcast(
-            _lib.session(), _value(name, array.nbytes), words, 0))
+            _lib.session(), _lib.tensor(*_value(name, array.nbytes)), words,
+            0))
         ctypes.memmove(array.ctypes.data, words, array.nbytes)
+
+
+def announce_audits(values):
+    """What audit() will be given: [(name, bytes)]. Collective, so that
+    audit() is not."""
+    _lib.tensors([_value(name, size) for name, size in values if size])
 
 
 def audit(values):
@@ -173,14 +180,13 @@ def audit(values):
     for name, array in values:
         if array.nbytes > 0:
             _lib.check(_lib.library().psd_audit(
-                _lib.session(), _value(name, array.nbytes),
+                _lib.session(), _lib.tensor(*_value(name, array.nbytes)),
                 array.ctypes.data, array.nbytes))
 
 
 def _value(name, size):
-    """The tensor of a value of so many bytes."""
-    return _lib.tensor("value/%s:%d" % (name, size), _lib.INT64,
-                       -(-size // 8))
+    """The tensor of a value of so many bytes, for _lib.tensor()."""
+    return "value/%s:%d" % (name, size), _lib.INT64, -(-size // 8)
 
 
 def _path():

@@ -18,6 +18,7 @@ A loop over a data set inside a tf.function stays whole, and says so.
 import collections
 import sys
 import threading
+import weakref
 
 from poseidon import _job
 from poseidon.shared import lines, rows as rows_
@@ -28,7 +29,8 @@ Cut = collections.namedtuple("PoseidonCut", ("data", "rows"))
 
 _tf = None
 _patches = Patches()
-_trains = {}         # (line of a loop, id of the data set): the data set
+# (line of a loop, id of the data set): the data set, while it lives
+_trains = weakref.WeakValueDictionary()
 _said = set()        # modes
 _at_end = []         # called when a loop that trains has ended
 _Watched = None      # class of the iterators that are watched
@@ -86,7 +88,12 @@ def cut(dataset):
     if not specs or _job.job().batch == "per-worker":
         return _dealt(dataset, bool(specs)), "per-worker"
     joined = _joiner(dataset)
-    return dataset.map(lambda *words: _cut(joined(words))), "split"
+    return dataset.map(_as_it_is(lambda *words: _cut(joined(words)))), "split"
+
+
+def _as_it_is(function):
+    """AutoGraph would read and write it anew, for half a second."""
+    return _tf.autograph.experimental.do_not_convert(function)
 
 
 def _joiner(dataset):
@@ -163,11 +170,12 @@ def _dealt(dataset, batched):
 
     def mine(*window):
         parts = tf.data.Dataset.zip(joined(window))
-        real = parts.skip(job.rank).take(1).map(counted)
-        return real.concatenate(parts.take(1).map(nothing)).take(1)
+        real = parts.skip(job.rank).take(1).map(_as_it_is(counted))
+        rest = parts.take(1).map(_as_it_is(nothing))
+        return real.concatenate(rest).take(1)
 
     count = int(dataset.cardinality())
-    dealt = dataset.window(job.size).flat_map(mine)
+    dealt = dataset.window(job.size).flat_map(_as_it_is(mine))
     if count >= 0:
         count = -(-count // job.size)
     if count != tf.data.UNKNOWN_CARDINALITY:
@@ -182,7 +190,7 @@ def _iter(real):
         if line is not None and _tf.executing_eagerly() and (
                 threading.current_thread() is threading.main_thread()):
             inner.__class__ = _Watched
-            inner.psd_loop = Loop(inner, self, line)
+            inner.psd_loop = Loop(self, line)
         return inner
     return __iter__
 
@@ -204,15 +212,16 @@ def _line():
 class Loop:
     """What happens between the batches of one iterator of tf.data."""
 
-    def __init__(self, iterator, dataset, line):
-        self.draw = super(_Watched, iterator).__next__
+    def __init__(self, dataset, line):
         self.dataset = dataset
         self.key = (line, id(dataset))
         self.steps = keras_push.total()
         self.drawn = 0
         self.cuts = self.key in _trains
 
-    def next(self):
+    def next(self, draw):
+        """The next batch by draw(). The iterator is not known here: in a
+        circle it would live on, and with it its threads and buffers."""
         steps = keras_push.total()
         if self.drawn and steps > self.steps and not self.cuts:
             self.cuts = True
@@ -220,9 +229,9 @@ class Loop:
         self.steps = steps
         self.drawn += 1
         if self.cuts and _job.job().batch == "per-worker":
-            return self.deal()
+            return self.deal(draw)
         try:
-            batch = self.draw()
+            batch = draw()
         except StopIteration:
             self.ended()
             raise
@@ -250,12 +259,12 @@ class Loop:
         _weigh(int(part.rows))
         return part.data
 
-    def deal(self):
+    def deal(self, draw):
         """This worker's of the next P batches."""
         job, batches = _job.job(), []
         try:
             for _ in range(job.size):
-                batches.append(self.draw())
+                batches.append(draw())
         except StopIteration:
             if not batches:
                 self.ended()
@@ -280,7 +289,7 @@ def _watched(base):
         def __next__(self):
             if not _tf.executing_eagerly():
                 return super().__next__()
-            return self.psd_loop.next()
+            return self.psd_loop.next(super().__next__)
 
         def next(self):
             return self.__next__()
@@ -289,7 +298,7 @@ def _watched(base):
             if not _tf.executing_eagerly():
                 return super().get_next()
             try:
-                return self.psd_loop.next()
+                return self.psd_loop.next(super().__next__)
             except StopIteration:
                 raise _tf.errors.OutOfRangeError(
                     None, None, "End of sequence") from None

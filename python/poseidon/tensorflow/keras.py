@@ -9,11 +9,13 @@ import math
 import sys
 import threading
 import weakref
+import zlib
 
 from poseidon import _job, _lib
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    backend, callbacks, data, keras_fit, keras_metrics, keras_push, tape)
+    agree, backend, callbacks, data, keras_fit, keras_metrics, keras_push,
+    tape)
 
 _tf = None
 _patches = Patches()
@@ -71,11 +73,19 @@ def _average():
     """A loop of the script's that trains has ended: its models go on with
     the statistics of all workers."""
     if _norms:
-        gc.collect()  # what is dead must be so on every worker
-        layers = [each() for each in _norms]
-        layers = [each for each in layers if each is not None and each.built]
+        layers = _living()
+        if not agree.on(zlib.crc32("\n".join(
+                each.name for each in layers).encode())):
+            layers = None
+            gc.collect()  # what is dead may live on another worker
+            layers = _living()
         keras_metrics.average([variable for each in layers for variable in (
             each.moving_mean, each.moving_variance)])
+
+
+def _living():
+    layers = [each() for each in _norms]
+    return [each for each in layers if each is not None and each.built]
 
 
 def _load(name):

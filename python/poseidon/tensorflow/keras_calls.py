@@ -16,7 +16,6 @@ _patches = Patches()
 _depth = threading.local()
 _ended = {}          # group: steps when last looked at
 _steps = 0           # of the script, as far as can be told
-_polls = 0
 _rows = 0            # of this worker in a step
 _loss = math.nan
 _digest = "rotate"
@@ -54,7 +53,7 @@ def before():
 
 def after():
     """Steps have ended since the last time: tell it, hand in parameters."""
-    global _steps, _polls
+    global _steps
     if getattr(_depth, "value", 0) or threading.current_thread() is not (
             threading.main_thread()):
         return
@@ -64,24 +63,17 @@ def after():
                 for group, count in now.items()), default=0)
     if more == 0:
         return
+    moved = [each for each in keras_push.sources()
+             if now[each.name] > _ended.get(each.name, 0)]
     _ended.update(now)
     _steps += more
     _lib.check(_lib.library().psd_metrics(
         _lib.session(), _steps, _loss, _rows * more))
     keras_push.watch.look(now, _steps)
     if _digest != "off":
-        _audit()
-    _polls += 1
-
-
-def _audit():
-    """All parameters, or where that would cost too much one after another,
-    once the first steps have shown all of them."""
-    pairs = [pair for each in keras_push.sources() for pair in each.values()]
-    if _digest != "step" and _polls >= 3 and pairs:
-        pairs = [pairs[_polls % len(pairs)]]
-    core.audit([(key, np.asarray(variable.numpy(), order="C"))
-                for key, variable in pairs])
+        core.audit([(key, np.asarray(variable.numpy(), order="C"))
+                    for each in moved
+                    for key, variable in each.look(_digest == "step")])
 
 
 def _call(real):

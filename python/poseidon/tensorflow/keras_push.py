@@ -26,11 +26,19 @@ class Sources:
     def __init__(self, variables):
         self.variables = [weakref.ref(variable) for variable in variables]
         self.group = groups.group_of(self)
+        self.name = self.group.name.encode()
+        self.looks = 0
 
-    def values(self):
-        """[(key, variable)] of those that are still there."""
-        found = [(self.group.key(index), reference())
-                 for index, reference in enumerate(self.variables)]
+    def look(self, whole):
+        """[(key, variable)] to compare after a step: all, or, once the first
+        steps have shown all of them, one after another. Which it is depends
+        on steps alone: garbage may live longer on another worker."""
+        chosen = range(len(self.variables))
+        if not whole and self.looks >= 3:
+            chosen = [self.looks % len(chosen)]
+        self.looks += 1
+        found = [(self.group.key(index), self.variables[index]())
+                 for index in chosen]
         return [pair for pair in found if pair[1] is not None]
 
 
@@ -54,8 +62,8 @@ def sources():
 
 def counts():
     """[(group, steps that have ended)]"""
-    names = [each.group.name.encode() for each in _order]
-    return [(name, core.plug().psd_tf_steps(name)) for name in names]
+    return [(each.name, core.plug().psd_tf_steps(each.name))
+            for each in _order]
 
 
 def total():
@@ -102,7 +110,7 @@ def exchange(grads, variables):
     try:
         answers = _ops(mine, [grad for grad, _, _ in chosen])
     except _tf.errors.OpError:    # eagerly
-        watch.failed([mine.group.name.encode()], total() + 1)
+        watch.failed([mine.name], total() + 1)
         raise
     result = list(grads)
     for (_, _, index), answer in zip(chosen, answers):
@@ -134,6 +142,10 @@ def _register(mine, chosen):
                         core.SPARSE if _is_sparse(grad) else core.DENSE,
                         len(chosen) - index))
     core.register(mine.group.name, entries)
+    core.announce_audits([
+        (mine.group.key(index),
+         (variable.shape.num_elements() or 0) * variable.dtype.size)
+        for index, (_, variable, _) in enumerate(chosen)])
 
 
 def _is_sparse(grad):

@@ -9,6 +9,7 @@ first values; they are equal already where the seeds are.
 """
 import contextlib
 import gc
+import hashlib
 import threading
 import weakref
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from poseidon import _job
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import core, keras_push
+from poseidon.tensorflow import agree, core, keras_push
 
 CHUNK = 64 << 20     # bytes that travel at once
 TEXT = 1 << 16       # of rank 0's list of variables
@@ -111,19 +112,29 @@ def _init(real):
 def _make_equal():
     """Those without a value have to wait for the next time."""
     global _news, _stale
-    gc.collect()  # what is dead must be so on every worker
     core.start(_tf)
+    chosen = _chosen()
+    if agree.any_true(_difference(chosen)):
+        chosen = None
+        gc.collect()  # what is dead may live on another worker
+        chosen = _chosen()
+        difference = _difference(chosen)
+        if difference:
+            raise RuntimeError("poseidon: %s; every worker must build the "
+                               "same model" % difference)
     _noted[:] = [each for each in _noted if each() is not None]
-    chosen = [each() for each in (_noted if _stale else _open)]
-    chosen = [variable for variable in chosen if variable is not None]
-    ready_ = [variable for variable in chosen if _is_plain(variable)]
-    _open[:] = [weakref.ref(variable) for variable in chosen
-                if not _has_value(variable)]
+    _open[:] = [each for each in _open if each() is not None
+                and not _has_value(each())]
     _news = _stale = False
-    if _job.job().size > 1 and ready_:
-        _compare(ready_)
-        for part in _parts(ready_):
-            _broadcast(part)
+    for part in _parts(chosen):
+        _broadcast(part)
+
+
+def _chosen():
+    """The variables that are to be made equal now, as far as they live."""
+    living = [each() for each in (_noted if _stale else _open)]
+    return [variable for variable in living
+            if variable is not None and _is_plain(variable)]
 
 
 def _has_value(variable):
@@ -137,31 +148,27 @@ def _is_plain(variable):
         and variable.shape.is_fully_defined() and _has_value(variable))
 
 
-def _compare(variables):
-    """All workers have the same variables, or the first that differs is
-    named before anything hangs."""
+def _difference(variables):
+    """What differs from the variables of worker 0; None: nothing."""
     lines = ["%s %s %s" % (variable.name, tuple(variable.shape),
                            variable.dtype.base_dtype.name)
              for variable in variables]
-    text = "\n".join(lines).encode()[:TEXT - 8]
-    theirs = np.zeros(TEXT, np.uint8)
-    theirs[:8].view(np.uint64)[0] = len(lines)
-    theirs[8:8 + len(text)] = np.frombuffer(text, np.uint8)
-    mine = theirs.copy()
+    whole = "\n".join(lines).encode()
+    mine = np.zeros(TEXT, np.uint8)
+    mine[:8].view(np.uint64)[0] = len(lines)
+    mine[8:16] = np.frombuffer(hashlib.sha256(whole).digest()[:8], np.uint8)
+    mine[16:16 + len(whole)] = np.frombuffer(whole[:TEXT - 16], np.uint8)
+    theirs = mine.copy()
     core.same([("start/names", theirs)])
     if (mine == theirs).all():
-        return
-    other = bytes(theirs[8:]).rstrip(b"\0").decode(errors="replace")
-    for here, there in zip(lines, other.split("\n")):
+        return None
+    others = bytes(theirs[16:]).rstrip(b"\0").decode(errors="replace")
+    for here, there in zip(lines, others.split("\n")):
         if here != there:
-            raise RuntimeError(
-                "poseidon: variable %s of worker %d is %s on worker 0; every "
-                "worker must build the same model" % (
-                    here, _job.job().rank, there))
-    raise RuntimeError(
-        "poseidon: worker %d has %d variables, worker 0 has %d; every worker "
-        "must build the same model"
-        % (_job.job().rank, len(lines), int(theirs[:8].view(np.uint64)[0])))
+            return "variable %s of worker %d is %s on worker 0" % (
+                here, _job.job().rank, there)
+    return "worker %d has %d variables, worker 0 has %d" % (
+        _job.job().rank, len(lines), int(theirs[:8].view(np.uint64)[0]))
 
 
 def _parts(variables):
