@@ -32,6 +32,7 @@ class Job:
         if self.accum != "auto":
             self.accum = number("PSD_ACCUM", 1)
         self.nan = text("PSD_NAN", "allow")
+        self.digest = text("PSD_DIGEST", "rotate")
         self.shard_eval = text("PSD_SHARD_EVAL", "0") != "0"
         self.seed = number("PSD_SEED", 0)
 

@@ -23,7 +23,7 @@ import weakref
 from poseidon import _job
 from poseidon.shared import lines, rows as rows_
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import core, keras_calls, keras_push
+from poseidon.tensorflow import core, keras_calls, keras_push, tape
 
 Cut = collections.namedtuple("PoseidonCut", ("data", "rows"))
 
@@ -88,12 +88,7 @@ def cut(dataset):
     if not specs or _job.job().batch == "per-worker":
         return _dealt(dataset, bool(specs)), "per-worker"
     joined = _joiner(dataset)
-    return dataset.map(_as_it_is(lambda *words: _cut(joined(words)))), "split"
-
-
-def _as_it_is(function):
-    """AutoGraph would read and write it anew, for half a second."""
-    return _tf.autograph.experimental.do_not_convert(function)
+    return dataset.map(tape.plain(lambda *words: _cut(joined(words)))), "split"
 
 
 def _joiner(dataset):
@@ -170,12 +165,12 @@ def _dealt(dataset, batched):
 
     def mine(*window):
         parts = tf.data.Dataset.zip(joined(window))
-        real = parts.skip(job.rank).take(1).map(_as_it_is(counted))
-        rest = parts.take(1).map(_as_it_is(nothing))
+        real = parts.skip(job.rank).take(1).map(tape.plain(counted))
+        rest = parts.take(1).map(tape.plain(nothing))
         return real.concatenate(rest).take(1)
 
     count = int(dataset.cardinality())
-    dealt = dataset.window(job.size).flat_map(_as_it_is(mine))
+    dealt = dataset.window(job.size).flat_map(tape.plain(mine))
     if count >= 0:
         count = -(-count // job.size)
     if count != tf.data.UNKNOWN_CARDINALITY:

@@ -2,7 +2,6 @@
 progress and digest after it. An eager step is seen when the next tape begins.
 """
 import math
-import os
 import threading
 
 import numpy as np
@@ -18,14 +17,13 @@ _ended = {}          # group: steps when last looked at
 _steps = 0           # of the script, as far as can be told
 _rows = 0            # of this worker in a step
 _loss = math.nan
-_digest = "rotate"
 
 
 def install(tf):
-    global _tf, _digest
+    global _tf
     if _job.job().size == 1:
         return
-    _tf, _digest = tf, os.environ.get("PSD_DIGEST") or "rotate"
+    _tf = tf
     from tensorflow.python.eager.polymorphic_function import (
         polymorphic_function as module)
     _patches.wrap(module.Function, "__call__", _call)
@@ -70,10 +68,11 @@ def after():
     _lib.check(_lib.library().psd_metrics(
         _lib.session(), _steps, _loss, _rows * more))
     keras_push.watch.look(now, _steps)
-    if _digest != "off":
+    digest = _job.job().digest
+    if digest != "off":
         core.audit([(key, np.asarray(variable.numpy(), order="C"))
                     for each in moved
-                    for key, variable in each.look(_digest == "step")])
+                    for key, variable in each.look(digest == "step")])
 
 
 def _call(real):

@@ -142,10 +142,11 @@ def _register(mine, chosen):
                         core.SPARSE if _is_sparse(grad) else core.DENSE,
                         len(chosen) - index))
     core.register(mine.group.name, entries)
-    core.announce_audits([
-        (mine.group.key(index),
-         (variable.shape.num_elements() or 0) * variable.dtype.size)
-        for index, (_, variable, _) in enumerate(chosen)])
+    if _job.job().digest != "off":
+        core.announce_audits([
+            (mine.group.key(index),
+             (variable.shape.num_elements() or 0) * variable.dtype.size)
+            for index, (_, variable, _) in enumerate(chosen)])
 
 
 def _is_sparse(grad):

@@ -2,11 +2,10 @@
 and the bits of the parameters for the digest."""
 import ctypes
 import math
-import os
 import time
 import weakref
 
-from poseidon import _lib
+from poseidon import _job, _lib
 
 CUDA_PAUSE = 0.5  # seconds between looks at a loss that lies on a device
 
@@ -21,7 +20,7 @@ class Meter:
         self.samples = 0
         self.looked = 0.0
         self.lists = weakref.WeakKeyDictionary()  # optimizer: _Row
-        self.digest = os.environ.get("PSD_DIGEST") or "rotate"
+        self.digest = _job.job().digest
 
     def note(self, roots, mine):
         """A backward pass is over: what its roots say."""
