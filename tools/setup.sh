@@ -18,7 +18,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # Each row: package, then how to see that its content is there already,
-# whoever put it there: cmd = a command, pc = a pkg-config module, file.
+# whoever put it there: cmd = a command, pc = a pkg-config module, py = what
+# python3 imports, file.
 rows() {
     case $1 in
     build)
@@ -42,6 +43,7 @@ rows() {
         echo "openssh-server file /usr/sbin/sshd"
         echo "tmux cmd tmux"
         echo "procps cmd ps"
+        echo "python3-jsonschema py jsonschema"
         ;;
     runtime) # clang's sanitizers and libFuzzer, by the version of clang
         major=$(clang -dumpversion | cut -d. -f1)
@@ -69,6 +71,10 @@ missing() {
         case $kind in
         cmd) command -v "$what" >/dev/null 2>&1 ;;
         pc) pkg-config --exists "$what" 2>/dev/null ;;
+        py) # apt fills the system's own, which need not be the first
+            python3 -c "import $what" 2>/dev/null ||
+                /usr/bin/python3 -c "import $what" 2>/dev/null
+            ;;
         file) test -e "$what" ;;
         venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
         *) false ;;
