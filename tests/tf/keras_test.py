@@ -242,15 +242,25 @@ def step(x):
         model.trainable_variables))
 
 step(tf.ones([8, 3]))
-print('trained', flush=True)
+seen = []
+model.fit(np.ones((8, 3)), np.ones((8, 1)), verbose=0, batch_size=4,
+          callbacks=[keras.callbacks.LambdaCallback(
+              on_train_batch_end=lambda batch, logs: seen.append(
+                  float(logs['loss'])))])
+print('trained', seen[-1], flush=True)
 '''
 
 
 @test
-def xla_is_switched_off():
+def xla_is_switched_off_and_the_loss_is_told():
     made = job(2, script='train.py', files={'train.py': XLA})
     check(made.err.count('jit_compile is switched off') == 1, made.err)
     contains(made.log('worker_1.out'), 'trained')
+    with open(os.path.join(made.logs(), 'report.json')) as file:
+        told = json.load(file)['figures']['loss']
+    loss = float(made.log('worker_0.out').split()[-1])
+    check(told is not None and abs(told - loss) <= 1e-6 * loss,
+          'the report says %r, Keras %r' % (told, loss))
 
 
 NAN = '''

@@ -8,7 +8,7 @@ import sys
 
 from poseidon import _job
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import keras_start, tape
+from poseidon.tensorflow import keras_calls, keras_start, tape
 
 WRITERS = ("TensorBoard", "CSVLogger", "RemoteMonitor")
 
@@ -21,6 +21,7 @@ def install(tf, prefix, version):
     _tf = tf
     module = _load(prefix + "callbacks")
     _patches.wrap(module.CallbackList, "__init__", _list(module))
+    _patches.wrap(module.CallbackList, "on_train_batch_end", _telling)
     _patches.wrap(module.TerminateOnNaN, "on_batch_end", _nan)
     if version == 3:
         _hook_3(prefix, module)
@@ -71,6 +72,14 @@ def _list(module):
             real(self, callbacks, *args, **kwargs)
         return __init__
     return make
+
+
+def _telling(real):
+    @tape.plain
+    def on_train_batch_end(self, batch, logs=None):
+        keras_calls.tell(logs)
+        return real(self, batch, logs)
+    return on_train_batch_end
 
 
 def _nan(real):

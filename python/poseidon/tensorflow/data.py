@@ -74,7 +74,7 @@ def say(count, mode):
     sizes = (rows_.rows(count, job.size) if mode == "split"
              else [count] * job.size)
     batch = rows_.Batch(mode, sizes, job.rank, sizes[job.rank])
-    keras_calls.note(rows=batch.mine)
+    keras_calls.note(batch.mine)
     lines.once(rows_.line(batch))
 
 

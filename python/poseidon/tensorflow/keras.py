@@ -5,7 +5,6 @@ is given and no tape has marked, before it clips or unscales; of a loss scale
 optimizer and the one inside it only the outer one does.
 """
 import gc
-import math
 import sys
 import threading
 import weakref
@@ -14,8 +13,8 @@ import zlib
 from poseidon import _job, _lib
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    agree, backend, callbacks, data, keras_fit, keras_metrics, keras_push,
-    tape)
+    agree, backend, callbacks, data, keras_calls, keras_fit, keras_metrics,
+    keras_push, tape)
 
 _tf = None
 _patches = Patches()
@@ -57,7 +56,7 @@ def _count_batches(real):
         global _batches
         _batches += 1
         _lib.check(_lib.library().psd_metrics(
-            _lib.session(), _batches, math.nan, 0))
+            _lib.session(), _batches, keras_calls.loss_of(logs), 0))
         return real(self, batch, logs)
     return on_train_batch_end
 

@@ -16,7 +16,7 @@ _depth = threading.local()
 _ended = {}          # group: steps when last looked at
 _steps = 0           # of the script, as far as can be told
 _rows = 0            # of this worker in a step
-_loss = math.nan
+_loss = math.nan     # the last one that was told
 
 
 def install(tf):
@@ -35,13 +35,23 @@ def uninstall():
     _patches.restore()
 
 
-def note(rows=None, loss=None):
-    """What is known of the steps to come."""
-    global _rows, _loss
-    if rows is not None:
-        _rows = rows
-    if loss is not None:
-        _loss = loss
+def note(rows):
+    """This worker's part of the steps to come."""
+    global _rows
+    _rows = rows
+
+
+def tell(logs):
+    """What Keras says of the batch that has ended."""
+    global _loss
+    _loss = loss_of(logs)
+    _lib.check(_lib.library().psd_metrics(
+        _lib.session(), _steps, _loss, 0))
+
+
+def loss_of(logs):
+    value = (logs or {}).get("loss")
+    return math.nan if value is None or np.size(value) != 1 else float(value)
 
 
 def before():
@@ -51,7 +61,7 @@ def before():
 
 def after():
     """Steps have ended since the last time: tell it, hand in parameters."""
-    global _steps
+    global _loss, _steps
     if getattr(_depth, "value", 0) or threading.current_thread() is not (
             threading.main_thread()):
         return
@@ -67,6 +77,7 @@ def after():
     _steps += more
     _lib.check(_lib.library().psd_metrics(
         _lib.session(), _steps, _loss, _rows * more))
+    _loss = math.nan  # of this step it is not known yet
     keras_push.watch.look(now, _steps)
     digest = _job.job().digest
     if digest != "off":

@@ -15,7 +15,7 @@ from poseidon import _job
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    aside, core, data, keras_metrics, keras_push, tape)
+    aside, core, data, keras_calls, keras_metrics, keras_push, tape)
 
 _tf = None
 _patches = Patches()
@@ -224,6 +224,7 @@ def _on_batch(real):
         with keras_metrics.Together(self):
             logs = {name: _number(value) for name, value
                     in self.get_metrics_result().items()}
+        keras_calls.tell(logs)
         if isinstance(result, dict):
             return keras_metrics.equal(logs) if set(logs) == set(
                 result) else keras_metrics.mean_of(result)
