@@ -275,8 +275,9 @@ PSD_API int psd_contains(const struct psd_session *session,
 PSD_API psd_status psd_audit(struct psd_session *session, psd_tensor tensor,
                              const void *data, size_t size);
 
-/* Tell the launcher how training goes: once a step. A loss of NaN means
- * unknown. Does no I/O. Any thread. */
+/* Tell the launcher how training goes: once a step, or again for the same one
+ * when its loss is known later (samples add up). A loss of NaN means unknown.
+ * Does no I/O. Any thread. */
 PSD_API psd_status psd_metrics(struct psd_session *session, uint64_t step,
                                double loss, uint64_t samples);
 
