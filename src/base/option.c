@@ -75,11 +75,21 @@ static bool is_choice(const char *choices, const char *text)
     return false;
 }
 
+/* Of a number: may it be auto? */
+static bool has_auto(const struct option_row *row)
+{
+    return row->initial != NULL && strcmp(row->initial, "auto") == 0;
+}
+
 static psd_status set_uint(const struct option_row *row, void *settings,
                            const char *text)
 {
-    uint64_t value;
+    uint64_t value = 0;
 
+    if (has_auto(row) && strcmp(text, "auto") == 0) {
+        memcpy(field(settings, row), &value, sizeof(value));
+        return PSD_OK;
+    }
     if (row->kind == OPTION_UINT) {
         char *end;
 
@@ -233,8 +243,9 @@ void option_explain(const struct option_row *row, const char *shown,
         snprintf(error, error_size, "%s is '%s', it must be one of %s%s",
                  shown, word, row->choices, guess);
     } else if (row->low != 0 || row->high != 0) {
-        snprintf(error, error_size, "%s is '%s', it must be in %.15g..%.15g",
-                 shown, word, row->low, row->high);
+        snprintf(error, error_size,
+                 "%s is '%s', it must be %sin %.15g..%.15g", shown, word,
+                 has_auto(row) ? "auto or " : "", row->low, row->high);
     } else {
         snprintf(error, error_size, "%s is '%s', it must be %s", shown, word,
                  row->kind == OPTION_SIZE
@@ -465,7 +476,11 @@ void option_format(const struct option_row *row, const void *settings,
     case OPTION_UINT:
     case OPTION_SIZE:
         memcpy(&value.number, from, sizeof(value.number));
-        snprintf(text, size, "%" PRIu64, value.number);
+        if (value.number == 0 && has_auto(row)) {
+            snprintf(text, size, "auto");
+        } else {
+            snprintf(text, size, "%" PRIu64, value.number);
+        }
         return;
     case OPTION_DOUBLE:
         memcpy(&value.real, from, sizeof(value.real));

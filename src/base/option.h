@@ -34,7 +34,8 @@ struct option_row {
     char letter;            /* 'o': -o; 0: none */
     enum option_kind kind;
     size_t offset;          /* of the field in the settings */
-    const char *initial;    /* default as text; NULL: zero */
+    const char *initial;    /* default as text; NULL: zero. "auto" of a UINT
+                             * or SIZE is a value, too: zero */
     const char *choices;    /* CHOICE: "step|rotate|off" */
     const char *value_name; /* "N", "DIR" in --help; NULL: from the kind */
     double low, high;       /* UINT, SIZE, DOUBLE; both 0: any */

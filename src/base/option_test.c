@@ -192,6 +192,29 @@ static void a_number_must_be_one_and_in_range(void **state)
     assert_refused("in 0.25..1", "--rate", "0.5x");
 }
 
+static void a_number_may_be_auto_where_that_is_the_default(void **state)
+{
+    static const struct option_row row = {
+        .name = "threads", .kind = OPTION_UINT, .initial = "auto",
+        .low = 1, .high = 64,
+    };
+    uint64_t threads = 7;
+    char text[100];
+
+    (void)state;
+    assert_int_equal(option_set(&row, &threads, "auto"), PSD_OK);
+    assert_int_equal(threads, 0);
+    option_format(&row, &threads, text, sizeof(text));
+    assert_string_equal(text, "auto");
+    assert_int_equal(option_set(&row, &threads, "64"), PSD_OK);
+    option_format(&row, &threads, text, sizeof(text));
+    assert_string_equal(text, "64");
+    assert_false(option_accepts(&row, "0"));
+    option_explain(&row, "--threads", "0", text, sizeof(text));
+    assert_string_equal(text, "--threads is '0', it must be auto or in 1..64");
+    assert_refused("1..1024", "-n", "auto");
+}
+
 static void a_choice_must_be_one_of_them(void **state)
 {
     (void)state;
@@ -428,6 +451,7 @@ int main(void)
         cmocka_unit_test(an_unknown_option_names_the_nearest),
         cmocka_unit_test(a_value_that_is_missing_or_too_much_is_named),
         cmocka_unit_test(a_number_must_be_one_and_in_range),
+        cmocka_unit_test(a_number_may_be_auto_where_that_is_the_default),
         cmocka_unit_test(a_choice_must_be_one_of_them),
         cmocka_unit_test(sizes_have_suffixes),
         cmocka_unit_test(the_environment_sets_rows_that_say_so),
