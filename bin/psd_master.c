@@ -19,6 +19,7 @@ struct settings {
     uint64_t workers;
     uint64_t servers;
     uint64_t threads;
+    uint64_t threads_max;
     uint64_t silence;
     uint64_t stall_after;
     bool help;
@@ -47,7 +48,14 @@ static const struct option_row rows[] = {
       .initial = "1",
       .low = 1,
       .high = WIRE_SHARDS_MAX,
-      .help = "I/O threads of each server" },
+      .help = "I/O threads of each server, at least" },
+    { .name = "threads-max",
+      .kind = OPTION_UINT,
+      .offset = FIELD(threads_max),
+      .initial = "1",
+      .low = 1,
+      .high = WIRE_SHARDS_MAX,
+      .help = "the same, at most, however many a worker asks for" },
     { .name = "silence",
       .kind = OPTION_UINT,
       .offset = FIELD(silence),
@@ -136,13 +144,16 @@ static psd_status serve(const struct settings *settings)
                                                     .down = down };
     struct desk desk = { .done = false };
     struct master_events events = { .user = &desk, .send = send_frame };
+    struct master_size size = {
+        .workers = (uint32_t)settings->workers,
+        .servers = (uint32_t)settings->servers,
+        .threads = (uint32_t)settings->threads,
+        .threads_max = (uint32_t)settings->threads_max,
+    };
     struct psd_loop *loop = NULL;
     struct loop_events found;
-    psd_status status;
+    psd_status status = master_create(&size, &events, &desk.master);
 
-    status =
-        master_create((uint32_t)settings->workers, (uint32_t)settings->servers,
-                      (uint32_t)settings->threads, &events, &desk.master);
     if (status != PSD_OK) {
         return status;
     }

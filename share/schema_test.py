@@ -27,6 +27,7 @@ GOOD = [
     {"block_size": 65536, "ports": 7000, "threads": 2, "transport": "tcp"},
     {"batch": "per-worker", "accum": "auto", "nan": "skip", "seed": 0,
      "shard-eval": True},
+    {"threads": "auto", "block-size": "auto"},
     {"accum": 8, "shard_eval": 0, "seed": "4294967295"},
 ]
 BAD = [
@@ -54,6 +55,7 @@ BAD = [
     {"block-size": []},
     {"batch": "halves"},
     {"accum": 0},
+    {"threads": 0},
     {"seed": -1},
 ]
 NODES = {"worker_nodes": ["a", "b"], "server_nodes": ["a"]}

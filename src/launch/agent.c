@@ -372,7 +372,7 @@ static void start_job(struct agent *agent)
 {
     const struct launch_start *start = &agent->start;
     char error[WIRE_TEXT_MAX] = "the agent could not prepare the job";
-    uint32_t shards = start->servers * start->threads;
+    uint32_t shards = start->servers * start->threads_max;
     struct process *failed = NULL;
     int code = EXIT_CODE_OS;
     psd_status status;

@@ -192,6 +192,7 @@ void launch_start_pack(struct pack *pack, const struct launch_start *start)
     pack_u32(pack, start->workers);
     pack_u32(pack, start->servers);
     pack_u32(pack, start->threads);
+    pack_u32(pack, start->threads_max);
     pack_u32(pack, start->hosts);
     pack_u8(pack, start->tee);
     pack_u8(pack, start->here);
@@ -224,6 +225,7 @@ static void unpack_start_front(struct unpack *unpack,
     start->workers = unpack_u32(unpack);
     start->servers = unpack_u32(unpack);
     start->threads = unpack_u32(unpack);
+    start->threads_max = unpack_u32(unpack);
     start->hosts = unpack_u32(unpack);
     start->tee = unpack_u8(unpack);
     start->here = unpack_u8(unpack);
@@ -238,8 +240,9 @@ static void unpack_start_front(struct unpack *unpack,
     unpack_text(unpack, start->virtualenv, sizeof(start->virtualenv));
     if (start->workers == 0 || start->workers > WIRE_RANKS_MAX ||
         start->servers > WIRE_SHARDS_MAX || start->threads == 0 ||
-        start->threads > WIRE_SHARDS_MAX ||
-        start->servers * start->threads > WIRE_SHARDS_MAX ||
+        start->threads > start->threads_max ||
+        start->threads_max > WIRE_SHARDS_MAX ||
+        start->servers * start->threads_max > WIRE_SHARDS_MAX ||
         start->tee > LAUNCH_TEE_NONE) {
         unpack->failed = true;
     }

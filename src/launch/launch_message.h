@@ -50,7 +50,8 @@ struct launch_start {
     struct auth_job job;
     uint32_t workers; /* of the job */
     uint32_t servers; /* of the job that hold shards */
-    uint32_t threads; /* of each server */
+    uint32_t threads; /* of each server, at least */
+    uint32_t threads_max;
     uint32_t hosts;   /* of the job; 1: loopback will do */
     uint8_t tee;      /* enum launch_tee */
     uint8_t here;     /* 1: psd_run is on this machine */

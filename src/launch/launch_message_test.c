@@ -17,6 +17,7 @@ static void fill_start(struct launch_start *start)
         .workers = 4,
         .servers = 2,
         .threads = 3,
+        .threads_max = 5,
         .hosts = 2,
         .tee = LAUNCH_TEE_ALL,
         .silence_ms = 30000,

@@ -190,6 +190,60 @@ static const char *peer_of(const struct cluster *cluster, uint32_t host)
     return cluster->hosts[host == 0 && cluster->host_count > 1 ? 1 : 0].name;
 }
 
+static uint32_t most_servers(const struct cluster *cluster)
+{
+    uint32_t most = 0;
+
+    for (uint32_t host = 0; host < cluster->host_count; host++) {
+        uint32_t count = 0;
+
+        for (uint32_t i = 0; i < cluster->servers; i++) {
+            count += cluster->server_seats[i].host == host;
+        }
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+/* Ports that each server has for its own; UINT32_MAX: any number. */
+static uint32_t ports_each(const struct plan_request *request)
+{
+    const struct cluster *cluster = request->cluster;
+    bool tcp = strcmp(request->settings->transport, "tcp") == 0 ||
+               cluster->host_count > 1;
+    uint16_t first;
+    uint16_t last;
+
+    if (!tcp || !settings_ports(request->settings->ports, &first, &last) ||
+        first == 0) {
+        return UINT32_MAX;
+    }
+    return (last - first + 1u) / most_servers(cluster);
+}
+
+/* As told; else what the workers ask for, as far as it can be had. */
+static void set_threads(const struct plan_request *request,
+                        struct launch_start *start)
+{
+    uint32_t most = SETTINGS_THREADS_MAX;
+
+    start->threads = (uint32_t)request->settings->threads;
+    start->threads_max = start->threads;
+    if (start->threads > 0) {
+        return;
+    }
+    if (start->servers > 0) {
+        uint32_t ports = ports_each(request);
+
+        most = most < ports ? most : ports;
+        most = most < WIRE_SHARDS_MAX / start->servers
+                   ? most
+                   : WIRE_SHARDS_MAX / start->servers;
+    }
+    start->threads = 1;
+    start->threads_max = most > 0 ? most : 1;
+}
+
 static psd_status fill(struct planning *planning, uint32_t host,
                        struct launch_start *start)
 {
@@ -202,12 +256,12 @@ static psd_status fill(struct planning *planning, uint32_t host,
         .job = planning->job,
         .workers = cluster->workers,
         .servers = plan_servers(cluster),
-        .threads = (uint32_t)request->settings->threads,
         .hosts = cluster->host_count,
         .tee = (uint8_t)request->tee,
         .here = local,
         .silence_ms = local ? 0 : SUPERVISE_SILENCE * request->dead_after_ms,
     };
+    set_threads(request, start);
     snprintf(start->name, sizeof(start->name), "%s", request->name);
     snprintf(start->host, sizeof(start->host), "%s", cluster->hosts[host].name);
     snprintf(start->ports, sizeof(start->ports), "%s",

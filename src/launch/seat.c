@@ -80,10 +80,10 @@ static psd_status judge(void *user, const struct message_hello *hello,
     process->member_pid = pid;
     welcome->job = start->job;
     welcome->workers = start->workers;
-    welcome->shards = start->servers * start->threads;
+    welcome->shards = start->servers * start->threads_max;
     welcome->local_workers = agent->local_workers;
     welcome->local_rank = process->is_server ? 0 : process->local;
-    welcome->server_threads = start->threads;
+    welcome->server_threads = start->threads_max;
     snprintf(welcome->host, sizeof(welcome->host), "%s", agent->address);
     snprintf(welcome->ports, sizeof(welcome->ports), "%s", start->ports);
     return PSD_OK;
@@ -114,6 +114,7 @@ static psd_status deliver(void *user, struct psd_link *link,
         process->said_bye = true;
         break;
     case FRAME_ENTER:
+    case FRAME_SHARDS:
     case FRAME_REGISTER:
     case FRAME_TABLE_OK:
     case FRAME_DIGEST:
@@ -189,6 +190,7 @@ psd_status seat_forward(struct agent *agent, const struct frame_header *header,
     struct process *process = seat_find(agent, is_server, header->rank);
 
     switch (header->type) {
+    case FRAME_SHAPE:
     case FRAME_MEMBERS:
     case FRAME_TABLE:
     case FRAME_REGISTERED:

@@ -331,15 +331,19 @@ psd_status supervise_master_words(const struct supervise_plan *plan,
     char workers[16];
     char servers[16];
     char threads[16];
+    char threads_max[16];
     char silence[16];
     char stall[16];
-    const char *arguments[] = {"master", "--workers",     workers, "--servers",
-                               servers,  "--threads",     threads, "--silence",
-                               silence,  "--stall-after", stall,   NULL};
+    const char *arguments[] = {
+        "master",        "--workers",   workers,       "--servers",
+        servers,         "--threads",   threads,       "--threads-max",
+        threads_max,     "--silence",   silence,       "--stall-after",
+        stall,           NULL};
 
     snprintf(workers, sizeof(workers), "%" PRIu32, start->workers);
     snprintf(servers, sizeof(servers), "%" PRIu32, start->servers);
     snprintf(threads, sizeof(threads), "%" PRIu32, start->threads);
+    snprintf(threads_max, sizeof(threads_max), "%" PRIu32, start->threads_max);
     snprintf(silence, sizeof(silence), "%" PRIu32,
              host->local ? 0 : SUPERVISE_SILENCE * plan->dead_after_ms);
     snprintf(stall, sizeof(stall), "%" PRIu32, plan->stall_after_ms);

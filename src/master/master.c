@@ -389,6 +389,7 @@ static const struct handler handlers[] = {
     [FRAME_BYE] = { .call = roll_bye, .late = true },
     [FRAME_STUCK] = { .call = stall_stuck, .late = true },
     [FRAME_WHO] = { .call = stall_who, .late = true },
+    [FRAME_SHARDS] = { .call = roll_shards },
 };
 
 static psd_status deliver_lost(struct master *master,
@@ -450,19 +451,28 @@ psd_status master_deliver(struct master *master,
 
 /* ---- life --------------------------------------------------------------- */
 
-psd_status master_create(uint32_t workers, uint32_t servers, uint32_t threads,
+static bool is_job(const struct master_size *size)
+{
+    return size->workers > 0 && size->workers <= WIRE_RANKS_MAX &&
+           size->servers <= WIRE_SHARDS_MAX && size->threads > 0 &&
+           size->threads <= size->threads_max &&
+           size->threads_max <= WIRE_SHARDS_MAX &&
+           size->servers * size->threads_max <= WIRE_SHARDS_MAX;
+}
+
+psd_status master_create(const struct master_size *size,
                          const struct master_events *events,
                          struct master **master_p)
 {
+    uint32_t workers = size->workers;
+    uint32_t servers = size->servers;
     struct master *master;
     psd_status status;
 
-    if (workers == 0 || workers > WIRE_RANKS_MAX || threads == 0 ||
-        servers > WIRE_SHARDS_MAX || threads > WIRE_SHARDS_MAX ||
-        servers * threads > WIRE_SHARDS_MAX) {
+    if (!is_job(size)) {
         log_error("master: %" PRIu32 " workers, %" PRIu32 " servers of %" PRIu32
-                  " threads are no job",
-                  workers, servers, threads);
+                  " to %" PRIu32 " threads are no job",
+                  workers, servers, size->threads, size->threads_max);
         return PSD_EINVAL;
     }
     master = mem_zalloc(sizeof(*master));
@@ -471,7 +481,8 @@ psd_status master_create(uint32_t workers, uint32_t servers, uint32_t threads,
     }
     master->workers = workers;
     master->servers = servers;
-    master->threads = threads;
+    master->threads = size->threads;
+    master->threads_max = size->threads_max;
     master->events = *events;
     status = PSD_ENOMEM;
     master->seats =

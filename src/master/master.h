@@ -4,7 +4,10 @@
  * out by `send`; the process (bin/psd_master.c) and the simulator move them.
  * Time is clock_ns, which a simulator replaces. One thread.
  *
- *     ENTER of everybody       -> epoch 1, MEMBERS to everybody
+ *     ENTER of everybody       -> SHAPE to the servers: how many shards each
+ *                                 opens, what tensors are cut into
+ *     SHARDS of every server   -> epoch 1, MEMBERS to everybody; without
+ *                                 servers at once
  *     REGISTER of every worker -> equal: TABLE to the servers, their TABLE_OK,
  *                                 REGISTERED to the workers
  *                                 different: the job ends, the text says how
@@ -30,6 +33,8 @@
 #define MASTER_EXIT_UNAVAILABLE 69 /* verdict: somebody is missing */
 #define MASTER_EXIT_PROTOCOL    76 /* verdict: a member broke the protocol */
 
+#define MASTER_BLOCK_SIZE (256u << 10) /* when no worker wants another */
+
 #define MASTER_STALL_S     60
 #define MASTER_STALL_STEPS 10
 
@@ -43,8 +48,18 @@ struct master_events {
                  const void *payload);
 };
 
-/* `threads` is the shards of each server. Copies `events`. */
-psd_status master_create(uint32_t workers, uint32_t servers, uint32_t threads,
+/* How many there are. The shards of each server are as many as the worker that
+ * wants most of them wants, but `threads` at least and `threads_max` at
+ * most. */
+struct master_size {
+    uint32_t workers;
+    uint32_t servers;
+    uint32_t threads;
+    uint32_t threads_max;
+};
+
+/* Copies `events`. PSD_EINVAL: no job is of that size. */
+psd_status master_create(const struct master_size *size,
                          const struct master_events *events,
                          struct master **master_p);
 void master_destroy(struct master *master); /* NULL allowed */

@@ -17,6 +17,7 @@
 
 struct master_seat {
     bool entered;
+    bool open; /* and, a server, its shards, too */
     bool left; /* by BYE */
     bool lost;
     bool placed; /* server: TABLE_OK of this batch is in */
@@ -28,10 +29,14 @@ struct master_seat {
 struct master {
     uint32_t workers;
     uint32_t servers;
-    uint32_t threads;
+    uint32_t threads;     /* of each server; once shaped, that is it */
+    uint32_t threads_max;
+    uint32_t block_size;  /* the largest wanted so far; 0: none */
     struct master_events events;
     struct master_seat *seats; /* workers, then servers */
     uint32_t entered;
+    uint32_t open;
+    bool shaped;    /* all have entered, the servers open their shards */
     uint32_t epoch; /* 0: not everybody is in yet */
     struct batch batch;
     uint32_t placing;   /* servers whose TABLE_OK is awaited */
@@ -77,6 +82,8 @@ void master_check_leavers(struct master *master);
 /* roll.c: handlers of their frames. */
 void roll_enter(struct master *master, const struct master_member *from,
                 const struct frame_header *header, const void *payload);
+void roll_shards(struct master *master, const struct master_member *from,
+                 const struct frame_header *header, const void *payload);
 void roll_bye(struct master *master, const struct master_member *from,
               const struct frame_header *header, const void *payload);
 

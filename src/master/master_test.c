@@ -41,17 +41,15 @@ static void keep(void *user, const struct frame_header *header,
     }
 }
 
-static struct rig *rig_create(uint32_t workers, uint32_t servers,
-                              uint32_t threads)
+static struct rig *rig_create(uint32_t workers, uint32_t servers)
 {
     struct rig *rig = mem_zalloc(sizeof(*rig));
+    struct master_size size = { workers, servers, 1, 1 };
     struct master_events events = { .user = rig, .send = keep };
 
     rig->now_ns = CLOCK_NS_PER_S;
     clock_replace(&rig->now_ns);
-    assert_int_equal(
-        master_create(workers, servers, threads, &events, &rig->master),
-        PSD_OK);
+    assert_int_equal(master_create(&size, &events, &rig->master), PSD_OK);
     return rig;
 }
 
@@ -135,35 +133,43 @@ static struct message_end last_end(const struct rig *rig)
     return end;
 }
 
-static void enter(struct rig *rig, bool is_server, uint32_t rank,
-                  const char *url, uint32_t url_count)
+static void enter(struct rig *rig, bool is_server, uint32_t rank)
 {
-    struct message_enter message = { .pid = 1000 + rank,
-                                     .url_count = url_count };
+    struct message_enter message = { .pid = 1000 + rank };
     struct pack pack;
 
-    message.urls = mem_zalloc_array(url_count, sizeof(*message.urls));
-    for (uint32_t i = 0; i < url_count; i++) {
-        snprintf(message.urls[i], sizeof(message.urls[i]),
-                 "%s:%" PRIu32 ":%" PRIu32, url, rank, i);
-    }
     pack_init(&pack);
     message_enter_pack(&pack, &message);
     assert_int_equal(deliver(rig, FRAME_ENTER, is_server, rank, 0, &pack),
                      PSD_OK);
     pack_fini(&pack);
-    message_enter_fini(&message);
+}
+
+static void open_shard(struct rig *rig, uint32_t server)
+{
+    char url[1][MESSAGE_URL_MAX] = { "tcp:10.0.0.1:7000" };
+    struct message_shards shards = { .url_count = 1, .urls = url };
+    struct pack pack;
+
+    pack_init(&pack);
+    message_shards_pack(&pack, &shards);
+    assert_int_equal(deliver(rig, FRAME_SHARDS, true, server, 0, &pack),
+                     PSD_OK);
+    pack_fini(&pack);
 }
 
 static struct rig *rig_entered(uint32_t workers, uint32_t servers)
 {
-    struct rig *rig = rig_create(workers, servers, 1);
+    struct rig *rig = rig_create(workers, servers);
 
     for (uint32_t i = 0; i < workers; i++) {
-        enter(rig, false, i, "", 0);
+        enter(rig, false, i);
     }
     for (uint32_t i = 0; i < servers; i++) {
-        enter(rig, true, i, "tcp", 1);
+        enter(rig, true, i);
+    }
+    for (uint32_t i = 0; i < servers; i++) {
+        open_shard(rig, i);
     }
     rig_forget(rig);
     return rig;
@@ -208,81 +214,6 @@ static void prove(struct rig *rig, uint32_t rank, uint32_t tensor,
     message_digest_pack(&pack, &digest);
     assert_int_equal(deliver(rig, FRAME_DIGEST, false, rank, 0, &pack), PSD_OK);
     pack_fini(&pack);
-}
-
-/* ---- entering ----------------------------------------------------------- */
-
-static void everybody_learns_the_shards_when_all_are_in(void **state)
-{
-    struct rig *rig = rig_create(2, 2, 2);
-    struct message_members members;
-    const struct sent *sent;
-
-    (void)state;
-    enter(rig, true, 1, "tcp", 2);
-    enter(rig, false, 1, "", 0);
-    enter(rig, false, 0, "", 0);
-    assert_int_equal(rig->count, 0);
-    enter(rig, true, 0, "tcp", 2);
-    assert_int_equal(sent_count(rig, FRAME_MEMBERS, false, WIRE_RANK_NONE), 2);
-    assert_int_equal(sent_count(rig, FRAME_MEMBERS, true, WIRE_RANK_NONE), 2);
-    sent = sent_last(rig, FRAME_MEMBERS);
-    assert_int_equal(
-        message_members_unpack(&members, sent->payload, sent->header.size),
-        PSD_OK);
-    assert_int_equal(members.epoch, 1);
-    assert_int_equal(members.workers, 2);
-    assert_int_equal(members.shard_count, 4);
-    assert_string_equal(members.urls[0], "tcp:0:0");
-    assert_string_equal(members.urls[1], "tcp:0:1");
-    assert_string_equal(members.urls[2], "tcp:1:0");
-    message_members_fini(&members);
-    rig_destroy(rig);
-}
-
-static void workers_play_the_shards_where_there_are_no_servers(void **state)
-{
-    struct rig *rig = rig_create(2, 0, 1);
-    struct message_members members;
-    const struct sent *sent;
-
-    (void)state;
-    enter(rig, false, 1, "tcp", 1);
-    enter(rig, false, 0, "tcp", 1);
-    sent = sent_last(rig, FRAME_MEMBERS);
-    assert_int_equal(
-        message_members_unpack(&members, sent->payload, sent->header.size),
-        PSD_OK);
-    assert_int_equal(members.shard_count, 2);
-    assert_string_equal(members.urls[0], "tcp:0:0");
-    assert_string_equal(members.urls[1], "tcp:1:0");
-    message_members_fini(&members);
-    rig_destroy(rig);
-}
-
-static void a_second_enter_of_a_rank_is_refused(void **state)
-{
-    struct rig *rig = rig_create(2, 0, 1);
-
-    (void)state;
-    enter(rig, false, 0, "", 0);
-    enter(rig, false, 0, "", 0);
-    assert_int_equal(sent_count(rig, FRAME_END, false, 0), 1);
-    assert_int_equal(last_end(rig).status, PSD_EINVAL);
-    assert_non_null(strstr(last_end(rig).reason, "pid 1000"));
-    enter(rig, false, 1, "", 0);
-    assert_int_equal(sent_count(rig, FRAME_MEMBERS, false, WIRE_RANK_NONE), 2);
-    rig_destroy(rig);
-}
-
-static void a_server_with_too_few_addresses_ends_the_job(void **state)
-{
-    struct rig *rig = rig_create(1, 1, 2);
-
-    (void)state;
-    enter(rig, true, 0, "tcp", 1);
-    assert_int_equal(last_verdict(rig).status, PSD_EPROTO);
-    rig_destroy(rig);
 }
 
 /* ---- registration ------------------------------------------------------- */
@@ -487,12 +418,12 @@ static void a_lost_member_is_named_to_those_who_are_left(void **state)
 
 static void one_who_comes_late_is_told_that_it_is_over(void **state)
 {
-    struct rig *rig = rig_create(2, 0, 1);
+    struct rig *rig = rig_create(2, 0);
 
     (void)state;
     master_lost(rig->master, false, 1, "worker 1 is gone");
     rig_forget(rig);
-    enter(rig, false, 0, "", 0);
+    enter(rig, false, 0);
     assert_int_equal(sent_count(rig, FRAME_END, false, 0), 1);
     assert_string_equal(last_end(rig).reason, "worker 1 is gone");
     rig_destroy(rig);
@@ -585,7 +516,7 @@ static void frames_of_nobody_are_refused(void **state)
 
 static void a_frame_out_of_turn_ends_the_job(void **state)
 {
-    struct rig *rig = rig_create(2, 1, 1);
+    struct rig *rig = rig_create(2, 1);
 
     (void)state;
     deliver(rig, FRAME_REGISTER, false, 0, 0, NULL);
@@ -599,6 +530,7 @@ static void a_frame_out_of_turn_ends_the_job(void **state)
 
 static void running_out_of_memory_at_the_start_leaves_nothing(void **state)
 {
+    struct master_size size = { 4, 2, 1, 1 };
     struct master_events events = { .send = keep };
     struct master *master = NULL;
     psd_status status = PSD_ENOMEM;
@@ -606,7 +538,7 @@ static void running_out_of_memory_at_the_start_leaves_nothing(void **state)
     (void)state;
     for (long n = 1; status != PSD_OK; n++) {
         mem_fail_after(n);
-        status = master_create(4, 2, 1, &events, &master);
+        status = master_create(&size, &events, &master);
         mem_fail_after(0);
         assert_true(status == PSD_OK || status == PSD_ENOMEM);
     }
@@ -616,10 +548,6 @@ static void running_out_of_memory_at_the_start_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everybody_learns_the_shards_when_all_are_in),
-        cmocka_unit_test(workers_play_the_shards_where_there_are_no_servers),
-        cmocka_unit_test(a_second_enter_of_a_rank_is_refused),
-        cmocka_unit_test(a_server_with_too_few_addresses_ends_the_job),
         cmocka_unit_test(equal_batches_are_registered),
         cmocka_unit_test(servers_place_a_batch_before_the_workers_go_on),
         cmocka_unit_test(a_different_size_is_told_name_by_name),

@@ -1,4 +1,5 @@
-/* roll.c: who is in: entering, the map of shards, leaving. See master.h. */
+/* roll.c: who is in: entering, what the workers want, the map of shards,
+ * leaving. See master.h. */
 #include <inttypes.h>
 
 #include "base/clock.h"
@@ -42,6 +43,7 @@ static void send_members(struct master *master)
 {
     struct message_members members = { .epoch = master->epoch,
                                        .workers = master->workers,
+                                       .block_size = master->block_size,
                                        .shard_count = shard_count(master) };
     uint32_t first = master->servers > 0 ? master->workers : 0;
     uint32_t used = 0;
@@ -71,6 +73,48 @@ static void send_members(struct master *master)
     mem_free(members.urls);
 }
 
+/* Everybody is there, with every shard. */
+static void begin(struct master *master)
+{
+    master->epoch = MASTER_FIRST_EPOCH;
+    view_open(&master->view, clock_ns());
+    send_members(master);
+}
+
+/* Everybody has said what it wants. */
+static void send_shape(struct master *master)
+{
+    struct message_shape shape = { .threads = master->threads,
+                                   .block_size = master->block_size };
+    struct pack pack;
+
+    pack_init(&pack);
+    message_shape_pack(&pack, &shape);
+    for (uint32_t i = 0; i < master->servers; i++) {
+        struct master_member member =
+            master_member(master, master->workers + i);
+
+        master_send_pack(master, &member, FRAME_SHAPE, 0, &pack);
+    }
+    pack_fini(&pack);
+}
+
+/* The largest wish counts, as far as it can be met. */
+static void take_wishes(struct master *master,
+                        const struct message_enter *enter)
+{
+    uint32_t threads = enter->threads < master->threads_max
+                           ? enter->threads
+                           : master->threads_max;
+
+    if (threads > master->threads) {
+        master->threads = threads;
+    }
+    if (enter->block_size > master->block_size) {
+        master->block_size = enter->block_size;
+    }
+}
+
 void roll_enter(struct master *master, const struct master_member *from,
                 const struct frame_header *header, const void *payload)
 {
@@ -90,20 +134,59 @@ void roll_enter(struct master *master, const struct master_member *from,
         master_end_protocol(master, from, "an enter that cannot be read");
         return;
     }
-    if (from->is_server ? enter.url_count != master->threads
-                        : enter.url_count > WIRE_SHARDS_MAX / master->workers) {
+    if (enter.url_count >
+        (from->is_server ? 0 : WIRE_SHARDS_MAX / master->workers)) {
         message_enter_fini(&enter);
         master_end_protocol(master, from, "a wrong number of addresses");
         return;
     }
     seat->entered = true;
+    seat->open = !from->is_server;
     seat->pid = enter.pid;
     seat->url_count = enter.url_count;
     seat->urls = enter.urls; /* taken */
-    if (++master->entered == master_member_count(master)) {
-        master->epoch = MASTER_FIRST_EPOCH;
-        view_open(&master->view, clock_ns());
-        send_members(master);
+    if (!from->is_server) {
+        take_wishes(master, &enter);
+    }
+    if (++master->entered < master_member_count(master)) {
+        return;
+    }
+    master->shaped = true;
+    if (master->block_size == 0) {
+        master->block_size = MASTER_BLOCK_SIZE;
+    }
+    if (master->servers > 0) {
+        send_shape(master);
+    } else {
+        begin(master);
+    }
+}
+
+void roll_shards(struct master *master, const struct master_member *from,
+                 const struct frame_header *header, const void *payload)
+{
+    struct master_seat *seat = from->seat;
+    struct message_shards shards;
+
+    if (!master->shaped || seat->open) {
+        master_end_protocol(master, from, "shards out of turn");
+        return;
+    }
+    if (message_shards_unpack(&shards, payload, header->size) != PSD_OK) {
+        master_end_protocol(master, from, "shards that cannot be read");
+        return;
+    }
+    if (shards.url_count != master->threads) {
+        message_shards_fini(&shards);
+        master_end_protocol(master, from, "a wrong number of addresses");
+        return;
+    }
+    seat->open = true;
+    mem_free(seat->urls);
+    seat->url_count = shards.url_count;
+    seat->urls = shards.urls; /* taken */
+    if (++master->open == master->servers) {
+        begin(master);
     }
 }
 

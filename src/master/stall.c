@@ -169,7 +169,7 @@ static void report_here(struct master *master, uint64_t now)
                  stall->here_ns);
     for (uint32_t i = first; i < end; i++) {
         const struct master_seat *seat = &master->seats[i];
-        bool here = entering  ? seat->entered
+        bool here = entering  ? (master->shaped ? seat->open : seat->entered)
                     : placing ? seat->placed
                               : master->batch.sides[i].in;
 

@@ -58,13 +58,23 @@ static void deliver(unsigned type, bool is_server, uint32_t rank,
 
 static void enter(bool is_server, uint32_t rank)
 {
-    char url[1][MESSAGE_URL_MAX] = { "shm:" };
-    struct message_enter enter = { .pid = 1, .url_count = 1, .urls = url };
+    struct message_enter enter = { .pid = 1 };
     struct pack pack;
 
     pack_init(&pack);
     message_enter_pack(&pack, &enter);
     deliver(FRAME_ENTER, is_server, rank, 0, &pack);
+}
+
+static void open_shard(uint32_t server)
+{
+    char url[1][MESSAGE_URL_MAX] = { "shm:0" };
+    struct message_shards shards = { .url_count = 1, .urls = url };
+    struct pack pack;
+
+    pack_init(&pack);
+    message_shards_pack(&pack, &shards);
+    deliver(FRAME_SHARDS, true, server, 0, &pack);
 }
 
 static void enroll(uint32_t rank)
@@ -134,18 +144,21 @@ static void pass(uint64_t ns, uint32_t silent)
 
 static void create(uint32_t servers, bool all)
 {
+    struct master_size size = { WORKERS, servers, 1, 1 };
     struct master_events events = { .send = keep };
 
     rig = (struct rig){ .now_ns = 1000 * CLOCK_NS_PER_S };
     clock_replace(&rig.now_ns);
-    assert_int_equal(
-        master_create(WORKERS, servers, 1, &events, &rig.master), PSD_OK);
+    assert_int_equal(master_create(&size, &events, &rig.master), PSD_OK);
     master_stall_after(rig.master, AFTER_NS);
     for (uint32_t i = 0; all && i < WORKERS; i++) {
         enter(false, i);
     }
     for (uint32_t i = 0; all && i < servers; i++) {
         enter(true, i);
+    }
+    for (uint32_t i = 0; all && i < servers; i++) {
+        open_shard(i);
     }
     master_tick(rig.master);
 }
@@ -394,6 +407,13 @@ static void a_server_that_is_stopped_is_named(void **state)
     enter(true, 0);
     pass(2 * AFTER_NS, UINT32_MAX);
     assert_int_equal(rig.reports, 0); /* servers alone wait for nobody */
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        enter(false, i);
+    }
+    pass(AFTER_NS + CLOCK_NS_PER_S, UINT32_MAX); /* it opens no shard */
+    assert_int_equal(rig.report.kind, LAUNCH_STALL_ENTER);
+    blames(1, 0, LAUNCH_STALL_MISSING);
+    assert_int_equal(rig.report.stalled[0].is_server, 1);
     master_destroy(rig.master);
     create(1, true);
     for (uint32_t i = 0; i < WORKERS; i++) {

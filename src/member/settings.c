@@ -2,6 +2,7 @@
 #include "member/settings.h"
 
 #include "base/banned.h"
+#include "wire/wire.h"
 
 #define FIELD(name) offsetof(struct psd_settings, name)
 
@@ -14,11 +15,15 @@ const struct option_row psd_settings_rows[] = {
       .help = "prove that replicas are equal: all bits each step, 1/32 of "
               "them in turn, or never" },
     { .name = "block-size", .kind = OPTION_SIZE, .offset = FIELD(block_size),
-      .initial = "256K", .low = 4096, .high = 64 << 20, .job = true,
-      .help = "cut tensors into blocks of this size" },
+      .initial = "auto", .value_name = "BYTES|auto",
+      .low = WIRE_BLOCK_SIZE_MIN, .high = WIRE_BLOCK_SIZE_MAX, .job = true,
+      .help = "cut tensors into blocks of this size; auto: as the script "
+              "asks, else 256K" },
     { .name = "threads", .kind = OPTION_UINT, .offset = FIELD(threads),
-      .initial = "1", .low = 1, .high = 64, .job = true,
-      .help = "I/O threads of each server" },
+      .initial = "auto", .value_name = "N|auto", .low = 1,
+      .high = SETTINGS_THREADS_MAX, .job = true,
+      .help = "I/O threads of each server; auto: as the script asks, else "
+              "1" },
     { .name = "checksum", .kind = OPTION_FLAG, .offset = FIELD(checksum),
       .job = true, .help = "checksums on data frames too" },
     { .name = "trace", .kind = OPTION_FLAG, .offset = FIELD(trace),

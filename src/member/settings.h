@@ -8,13 +8,14 @@
 
 #include "base/option.h"
 
-#define SETTINGS_ACCUM_MAX 1024
+#define SETTINGS_ACCUM_MAX   1024
+#define SETTINGS_THREADS_MAX 64
 
 struct psd_settings {
     const char *transport; /* auto, shm, tcp */
     const char *digest;    /* step, rotate, off */
-    uint64_t block_size;   /* bytes */
-    uint64_t threads;      /* I/O threads of a server */
+    uint64_t block_size;   /* bytes; 0: auto */
+    uint64_t threads;      /* I/O threads of a server; 0: auto */
     bool checksum;         /* crc on data frames too */
     bool trace;            /* write what happened when, see session/trace.h */
     const char *ports;     /* where shards listen: "0", "7000", "7000-7100" */

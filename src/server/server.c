@@ -48,11 +48,12 @@ struct server {
     bool tcp;
     struct shm_board shm;
     char **arenas;
+    struct message_shape shape; /* no threads: not told yet */
     struct server_thread *threads;
     uint32_t count;
     uint32_t batches; /* acknowledged to the master */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* the end, the epoch */
+    pthread_cond_t changed; /* the shape, the end, the epoch */
     bool over;
     _Atomic bool stopping;
     int exit_code;
@@ -202,14 +203,15 @@ static psd_status thread_open(struct server *server,
                               struct server_thread *thread, uint32_t index)
 {
     const struct message_welcome *welcome = &server->member.welcome;
+    uint32_t servers = welcome->shards / welcome->server_threads;
     psd_status status;
 
     thread->server = server;
     thread->index = index;
     status = loop_create(&thread->loop);
     if (status == PSD_OK) {
-        status = model_init(&thread->model, welcome->shards,
-                            (uint32_t)server->settings.block_size);
+        status = model_init(&thread->model, servers * server->shape.threads,
+                            server->shape.block_size);
     }
     if (status == PSD_OK) {
         status = model_add_builtin(&thread->model);
@@ -253,10 +255,12 @@ static psd_status map_shared(struct server *server)
     return PSD_OK;
 }
 
+/* As many as the master has said. Under lock. */
 static psd_status open_threads(struct server *server)
 {
     const struct message_welcome *welcome = &server->member.welcome;
-    uint32_t first = server->member.rank * welcome->server_threads;
+    uint32_t threads = server->shape.threads;
+    uint32_t first = server->member.rank * threads;
     psd_status status = PSD_OK;
 
     server->tcp = strcmp(server->settings.transport, "tcp") == 0 ||
@@ -264,13 +268,11 @@ static psd_status open_threads(struct server *server)
     if (!server->tcp) {
         status = map_shared(server);
     }
-    server->threads = mem_zalloc_array(welcome->server_threads,
-                                       sizeof(*server->threads));
+    server->threads = mem_zalloc_array(threads, sizeof(*server->threads));
     if (server->threads == NULL) {
         return PSD_ENOMEM;
     }
-    for (uint32_t i = 0; i < welcome->server_threads && status == PSD_OK;
-         i++) {
+    for (uint32_t i = 0; i < threads && status == PSD_OK; i++) {
         status = thread_open(server, &server->threads[i], first + i);
         server->count++;
     }
@@ -320,6 +322,23 @@ static void wake_threads(struct server *server)
     }
 }
 
+/* How many shards, and how they cut; what is more than the board has room for
+ * is no shape. */
+static void on_shape(struct server *server, const void *payload, size_t size)
+{
+    struct message_shape shape;
+
+    if (server->shape.threads != 0 ||
+        message_shape_unpack(&shape, payload, size) != PSD_OK ||
+        shape.threads > server->member.welcome.server_threads) {
+        log_error("server: the shape of the job cannot be taken");
+        server_end(server, EX_PROTOCOL);
+        return;
+    }
+    server->shape = shape;
+    pthread_cond_broadcast(&server->changed);
+}
+
 /* A batch for every thread; each gets a copy of its own. */
 static void on_table(struct server *server, const void *payload, size_t size)
 {
@@ -363,6 +382,9 @@ static void on_frame(void *user, const struct frame_header *header,
     }
     pthread_mutex_lock(&server->lock);
     switch (header->type) {
+    case FRAME_SHAPE:
+        on_shape(server, payload, header->size);
+        break;
     case FRAME_MEMBERS:
         if (message_members_unpack(&members, payload, header->size) ==
             PSD_OK) {
@@ -406,46 +428,81 @@ static void on_tick(void *user)
 
 static psd_status enter(struct server *server)
 {
-    struct message_enter enter = { .pid = (uint32_t)getpid(),
-                                   .url_count = server->count };
+    struct message_enter enter = { .pid = (uint32_t)getpid() };
     struct pack pack;
     psd_status status;
 
-    enter.urls = mem_zalloc_array(server->count, sizeof(*enter.urls));
-    if (enter.urls == NULL) {
-        return PSD_ENOMEM;
-    }
-    for (uint32_t i = 0; i < server->count; i++) {
-        memcpy(enter.urls[i], server->threads[i].url, MESSAGE_URL_MAX);
-    }
     pack_init(&pack);
     message_enter_pack(&pack, &enter);
     status = member_send(&server->member, FRAME_ENTER, 0, &pack);
     pack_fini(&pack);
-    mem_free(enter.urls);
     return status;
+}
+
+static psd_status send_shards(struct server *server)
+{
+    struct message_shards shards = { .url_count = server->count };
+    struct pack pack;
+    psd_status status;
+
+    shards.urls = mem_zalloc_array(server->count, sizeof(*shards.urls));
+    if (shards.urls == NULL) {
+        return PSD_ENOMEM;
+    }
+    for (uint32_t i = 0; i < server->count; i++) {
+        memcpy(shards.urls[i], server->threads[i].url, MESSAGE_URL_MAX);
+    }
+    pack_init(&pack);
+    message_shards_pack(&pack, &shards);
+    status = member_send(&server->member, FRAME_SHARDS, 0, &pack);
+    pack_fini(&pack);
+    mem_free(shards.urls);
+    return status;
+}
+
+/* Wait for the shape, open the shards, wait for the end. Under lock. */
+static psd_status stay(struct server *server)
+{
+    psd_status status;
+
+    while (server->shape.threads == 0 && !server->over) {
+        pthread_cond_wait(&server->changed, &server->lock);
+    }
+    if (server->over) {
+        return PSD_OK;
+    }
+    status = open_threads(server);
+    if (status == PSD_OK) {
+        status = send_shards(server);
+    }
+    if (status != PSD_OK) {
+        return status;
+    }
+    log_info("server: I/O threads %" PRIu32 ", blocks of %" PRIu32 " bytes",
+             server->count, server->shape.block_size);
+    while (!server->over) {
+        pthread_cond_wait(&server->changed, &server->lock);
+    }
+    return PSD_OK;
 }
 
 static int serve(struct server *server)
 {
     struct member_events events = { server, on_frame, on_gone, on_tick };
-    psd_status status = open_threads(server);
+    psd_status status = member_start(&server->member, &events);
 
     if (status == PSD_OK) {
-        status = member_start(&server->member, &events);
+        status = enter(server);
     }
     if (status == PSD_OK) {
-        status = enter(server);
+        pthread_mutex_lock(&server->lock);
+        status = stay(server);
+        pthread_mutex_unlock(&server->lock);
     }
     if (status != PSD_OK) {
         log_error("server: cannot start: %s", psd_status_text(status));
         return EX_UNAVAILABLE;
     }
-    pthread_mutex_lock(&server->lock);
-    while (!server->over) {
-        pthread_cond_wait(&server->changed, &server->lock);
-    }
-    pthread_mutex_unlock(&server->lock);
     return server->exit_code;
 }
 

@@ -201,7 +201,12 @@ static psd_status await_members(struct psd_session *session)
 static psd_status send_enter(struct psd_session *session)
 {
     char url[1][MESSAGE_URL_MAX];
-    struct message_enter enter = { .pid = (uint32_t)getpid(), .urls = url };
+    struct message_enter enter = {
+        .pid = (uint32_t)getpid(),
+        .threads = (uint32_t)session->settings.threads,
+        .block_size = (uint32_t)session->settings.block_size,
+        .urls = url,
+    };
     struct pack pack;
     psd_status status = PSD_OK;
 
@@ -225,41 +230,33 @@ static psd_status send_enter(struct psd_session *session)
     return status;
 }
 
-/* The tensors that every model has, then the job. */
+/* The job, if there is one; then the tensors that every model has. */
 psd_status control_enter(struct psd_session *session)
 {
     struct member_events events = { session, on_frame, on_gone, on_tick };
-    psd_status status = model_add_builtin(&session->model);
+    bool solo = session->way == SESSION_SOLO;
+    psd_status status;
 
     session->metrics.loss = NAN;
-    if (status == PSD_OK) {
-        session->proofs = mem_zalloc_array(SESSION_PROOFS_MAX,
-                                           sizeof(*session->proofs));
-        status = session->proofs == NULL ? PSD_ENOMEM
-                                         : session_grow(session, 0);
+    session->proofs =
+        mem_zalloc_array(SESSION_PROOFS_MAX, sizeof(*session->proofs));
+    status = session->proofs == NULL ? PSD_ENOMEM : PSD_OK;
+    if (status == PSD_OK && !solo) {
+        status = member_start(&session->member, &events);
     }
-    if (status != PSD_OK || session->way == SESSION_SOLO) {
-        return status;
-    }
-    status = member_start(&session->member, &events);
-    if (status == PSD_OK) {
+    if (status == PSD_OK && !solo) {
         status = send_enter(session);
     }
     if (status != PSD_OK) {
         return status;
     }
     pthread_mutex_lock(&session->lock);
-    status = await_members(session);
+    status = solo ? PSD_OK : await_members(session);
+    if (status == PSD_OK) {
+        status = session_shape(session);
+    }
     if (status == PSD_OK && session->way == SESSION_LINKS) {
-        if (session->members.shard_count != session->model.shards) {
-            status = session_fail(session, PSD_EPROTO,
-                                  "the master knows %" PRIu32
-                                  " shards, not %" PRIu32,
-                                  session->members.shard_count,
-                                  session->model.shards);
-        } else {
-            status = links_connect(session);
-        }
+        status = links_connect(session);
     }
     pthread_mutex_unlock(&session->lock);
     return status;

@@ -128,14 +128,12 @@ static psd_status open_shard(struct psd_session *session)
     return status;
 }
 
-psd_status links_open(struct psd_session *session)
+psd_status links_shape(struct psd_session *session)
 {
-    psd_status status = loop_create(&session->loop);
+    psd_status status =
+        worker_init(&session->worker, &session->model, session->rank,
+                    session->size, session->model.shards);
 
-    if (status == PSD_OK) {
-        status = worker_init(&session->worker, &session->model, session->rank,
-                             session->size, session->model.shards);
-    }
     if (status != PSD_OK) {
         return status;
     }

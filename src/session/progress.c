@@ -36,7 +36,6 @@ void idle_init(struct psd_session *session)
     session->idle.spin_ns = SPIN_MAX_NS;
     session->idle.spin = (uint64_t)session->local_size * worker_threads() <=
                          cpu_allowed();
-    session->host.keep_min = session->idle.spin ? 0 : HOST_KEEP_MIN;
 }
 
 void session_changed(struct psd_session *session)

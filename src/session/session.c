@@ -265,42 +265,87 @@ static void close_memory(struct psd_session *session)
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* The way gradients go, and the cutting that suits it. */
-static psd_status choose_way(struct psd_session *session)
+/* The way gradients go. */
+static void choose_way(struct psd_session *session)
 {
     const struct message_welcome *welcome = &session->member.welcome;
     bool one_host = welcome->local_workers == welcome->workers;
-    uint32_t shards = welcome->shards == 0 ? session->size : welcome->shards;
-    psd_status status;
 
     session->tcp =
         strcmp(session->settings.transport, "tcp") == 0 || !one_host;
     session->way = !session->tcp && welcome->shards == 0 ? SESSION_BOARD
                                                          : SESSION_LINKS;
     session->has_shard = session->tcp && welcome->shards == 0;
-    status = model_init(&session->model, shards,
-                        (uint32_t)session->settings.block_size);
-    session->model.spread = session->has_shard && !one_host;
+}
+
+/* Can this job have as many shards as the master says? */
+static bool can_have(const struct psd_session *session, uint32_t shards)
+{
+    if (session->way == SESSION_BOARD) {
+        return shards == 0;
+    }
+    if (session->has_shard) {
+        return shards == session->size;
+    }
+    return shards > 0 && shards <= session->member.welcome.shards;
+}
+
+static psd_status shape_model(struct psd_session *session)
+{
+    const struct message_members *members = &session->members;
+    uint32_t shards = members->shard_count;
+    psd_status status;
+
+    if (!can_have(session, shards)) {
+        return session_fail(session, PSD_EPROTO,
+                            "the master knows %" PRIu32
+                            " shards, which this job cannot have",
+                            shards);
+    }
+    status = model_init(&session->model, shards > 0 ? shards : session->size,
+                        members->block_size);
+    session->model.spread =
+        session->has_shard && session->local_size != session->size;
     return status;
 }
 
-static psd_status open_way(struct psd_session *session)
+static psd_status open_host(struct psd_session *session)
 {
-    psd_status status = choose_way(session);
+    psd_status status =
+        host_init(&session->host, &session->shm, &session->model,
+                  session->rank, session->size, session->arenas,
+                  session->arena);
 
-    if (status != PSD_OK) {
-        return status;
-    }
-    if (session->way == SESSION_LINKS) {
-        return links_open(session);
-    }
-    status = host_init(&session->host, &session->shm, &session->model,
-                       session->rank, session->size, session->arenas,
-                       session->arena);
     session->host.user = session;
     session->host.done = session_done;
     session->host.helpers = cpu_allowed() - 1;
+    session->host.keep_min = session->idle.spin ? 0 : HOST_KEEP_MIN;
     return status;
+}
+
+psd_status session_shape(struct psd_session *session)
+{
+    psd_status status =
+        session->way == SESSION_SOLO
+            ? model_init(&session->model, 1, WIRE_DATA_MAX)
+            : shape_model(session);
+
+    if (status == PSD_OK && session->way == SESSION_LINKS) {
+        status = links_shape(session);
+    } else if (status == PSD_OK && session->way == SESSION_BOARD) {
+        status = open_host(session);
+    }
+    if (status == PSD_OK) {
+        status = model_add_builtin(&session->model);
+    }
+    if (status == PSD_OK) {
+        status = session_grow(session, 0);
+    }
+    if (status != PSD_OK) {
+        return session_fail(session, status, "no session can be opened: %s",
+                            psd_status_text(status));
+    }
+    return PSD_OK;
 }
 
 static psd_status open_job(struct psd_session *session)
@@ -328,7 +373,9 @@ static psd_status open_job(struct psd_session *session)
         session_open_error("the shared memory of this job cannot be mapped");
         return status;
     }
-    return open_way(session);
+    choose_way(session);
+    return session->way == SESSION_LINKS ? loop_create(&session->loop)
+                                         : PSD_OK;
 }
 
 static psd_status open_solo(struct psd_session *session)
@@ -336,9 +383,6 @@ static psd_status open_solo(struct psd_session *session)
     session->way = SESSION_SOLO;
     session->size = 1;
     session->local_size = 1;
-    if (model_init(&session->model, 1, WIRE_DATA_MAX) != PSD_OK) {
-        return PSD_ENOMEM;
-    }
     return open_private_arena(session);
 }
 

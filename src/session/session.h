@@ -143,9 +143,13 @@ psd_status session_refuse(struct psd_session *session, const char *format,
 /* Set what psd_error(NULL) says in this thread. */
 void session_open_error(const char *text);
 
+/* Make room for the tensors that every model has, in the shape that the master
+ * has told. Under lock. */
+psd_status session_shape(struct psd_session *session);
+
 /* links.c: the way LINKS is set up and torn down. */
-psd_status links_open(struct psd_session *session);   /* before ENTER */
-psd_status links_connect(struct psd_session *session); /* after MEMBERS */
+psd_status links_shape(struct psd_session *session);   /* after MEMBERS, */
+psd_status links_connect(struct psd_session *session); /* then this */
 void links_close(struct psd_session *session);
 /* Listen for the others' links; `url` is how they reach us. */
 psd_status links_url(struct psd_session *session, char url[MESSAGE_URL_MAX]);

@@ -96,10 +96,18 @@ psd_status message_welcome_unpack(struct message_welcome *welcome,
     unpack_text(&unpack, welcome->ports, sizeof(welcome->ports));
     if (welcome->workers == 0 || welcome->workers > WIRE_RANKS_MAX ||
         welcome->shards > WIRE_SHARDS_MAX ||
+        (welcome->shards > 0 &&
+         (welcome->server_threads == 0 ||
+          welcome->shards % welcome->server_threads != 0)) ||
         welcome->local_workers > welcome->workers) {
         unpack.failed = true;
     }
     return finish(&unpack, "welcome");
+}
+
+static bool is_block_size(uint32_t size)
+{
+    return size >= WIRE_BLOCK_SIZE_MIN && size <= WIRE_BLOCK_SIZE_MAX;
 }
 
 static void pack_urls(struct pack *pack, uint32_t count,
@@ -143,6 +151,8 @@ static psd_status unpack_urls(struct unpack *unpack, uint32_t *count_p,
 void message_enter_pack(struct pack *pack, const struct message_enter *enter)
 {
     pack_u32(pack, enter->pid);
+    pack_u32(pack, enter->threads);
+    pack_u32(pack, enter->block_size);
     pack_urls(pack, enter->url_count, enter->urls);
 }
 
@@ -154,6 +164,12 @@ psd_status message_enter_unpack(struct message_enter *enter, const void *data,
     *enter = (struct message_enter){ .pid = 0 };
     unpack_init(&unpack, data, size);
     enter->pid = unpack_u32(&unpack);
+    enter->threads = unpack_u32(&unpack);
+    enter->block_size = unpack_u32(&unpack);
+    if (enter->threads > WIRE_SHARDS_MAX ||
+        (enter->block_size != 0 && !is_block_size(enter->block_size))) {
+        unpack.failed = true;
+    }
     return unpack_urls(&unpack, &enter->url_count, &enter->urls, "enter");
 }
 
@@ -163,11 +179,55 @@ void message_enter_fini(struct message_enter *enter)
     enter->urls = NULL;
 }
 
+void message_shape_pack(struct pack *pack, const struct message_shape *shape)
+{
+    pack_u32(pack, shape->threads);
+    pack_u32(pack, shape->block_size);
+}
+
+psd_status message_shape_unpack(struct message_shape *shape, const void *data,
+                                size_t size)
+{
+    struct unpack unpack;
+
+    unpack_init(&unpack, data, size);
+    shape->threads = unpack_u32(&unpack);
+    shape->block_size = unpack_u32(&unpack);
+    if (shape->threads == 0 || shape->threads > WIRE_SHARDS_MAX ||
+        !is_block_size(shape->block_size)) {
+        unpack.failed = true;
+    }
+    return finish(&unpack, "shape");
+}
+
+void message_shards_pack(struct pack *pack,
+                         const struct message_shards *shards)
+{
+    pack_urls(pack, shards->url_count, shards->urls);
+}
+
+psd_status message_shards_unpack(struct message_shards *shards,
+                                 const void *data, size_t size)
+{
+    struct unpack unpack;
+
+    *shards = (struct message_shards){ .url_count = 0 };
+    unpack_init(&unpack, data, size);
+    return unpack_urls(&unpack, &shards->url_count, &shards->urls, "shards");
+}
+
+void message_shards_fini(struct message_shards *shards)
+{
+    mem_free(shards->urls);
+    shards->urls = NULL;
+}
+
 void message_members_pack(struct pack *pack,
                           const struct message_members *members)
 {
     pack_u32(pack, members->epoch);
     pack_u32(pack, members->workers);
+    pack_u32(pack, members->block_size);
     pack_urls(pack, members->shard_count, members->urls);
 }
 
@@ -180,6 +240,10 @@ psd_status message_members_unpack(struct message_members *members,
     unpack_init(&unpack, data, size);
     members->epoch = unpack_u32(&unpack);
     members->workers = unpack_u32(&unpack);
+    members->block_size = unpack_u32(&unpack);
+    if (!is_block_size(members->block_size)) {
+        unpack.failed = true;
+    }
     return unpack_urls(&unpack, &members->shard_count, &members->urls,
                        "members");
 }

@@ -28,22 +28,37 @@ struct message_hello {
 struct message_welcome {
     struct auth_job job;
     uint32_t workers;         /* of the job */
-    uint32_t shards;          /* server threads in all; 0: the workers play
-                               * the role themselves */
+    uint32_t shards;          /* servers': what the board has room for; 0: the
+                               * workers play the role themselves */
     uint32_t local_workers;   /* sharing this host's board */
     uint32_t local_rank;      /* workers: mine */
-    uint32_t server_threads;  /* servers: mine */
+    uint32_t server_threads;  /* of each server, at most */
     uint64_t board_size;
     uint64_t arena_size;      /* of each arena */
     char host[MESSAGE_URL_MAX]; /* address to listen on */
     char ports[32];           /* "0", or "7000-7100" */
 };
 
-/* FRAME_ENTER, member -> master: ready for links. One URL per shard that this
- * process plays ("tcp:HOST:PORT"; "shm:" when it is reached through the
- * board); none for a worker that plays no shard. */
+/* FRAME_ENTER, member -> master: here, and ready for links. One URL for the
+ * shard that a worker plays ("tcp:HOST:PORT"); none where it plays none, and
+ * none of a server, which has no shards yet. */
 struct message_enter {
     uint32_t pid;
+    uint32_t threads;    /* wanted of each server; 0: any */
+    uint32_t block_size; /* wanted; 0: any */
+    uint32_t url_count;
+    char (*urls)[MESSAGE_URL_MAX];
+};
+
+/* FRAME_SHAPE, master -> server: everybody has entered, open your shards. */
+struct message_shape {
+    uint32_t threads; /* shards of each server */
+    uint32_t block_size;
+};
+
+/* FRAME_SHARDS, server -> master: one URL per shard of it ("tcp:HOST:PORT";
+ * "shm:INDEX" when it is reached through the board). */
+struct message_shards {
     uint32_t url_count;
     char (*urls)[MESSAGE_URL_MAX];
 };
@@ -52,6 +67,7 @@ struct message_enter {
 struct message_members {
     uint32_t epoch;
     uint32_t workers;
+    uint32_t block_size;
     uint32_t shard_count;
     char (*urls)[MESSAGE_URL_MAX]; /* by shard */
 };
@@ -119,6 +135,14 @@ void message_enter_pack(struct pack *pack, const struct message_enter *enter);
 psd_status message_enter_unpack(struct message_enter *enter, const void *data,
                                 size_t size);
 void message_enter_fini(struct message_enter *enter);
+void message_shape_pack(struct pack *pack, const struct message_shape *shape);
+psd_status message_shape_unpack(struct message_shape *shape, const void *data,
+                                size_t size);
+void message_shards_pack(struct pack *pack,
+                         const struct message_shards *shards);
+psd_status message_shards_unpack(struct message_shards *shards,
+                                 const void *data, size_t size);
+void message_shards_fini(struct message_shards *shards);
 void message_members_pack(struct pack *pack,
                           const struct message_members *members);
 psd_status message_members_unpack(struct message_members *members,

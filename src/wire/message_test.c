@@ -47,9 +47,11 @@ struct row {
 
 PASS_PLAIN(hello)
 PASS_PLAIN(welcome)
+PASS_PLAIN(shape)
 PASS_PLAIN(metrics)
 PASS_PLAIN(end)
 PASS_FINI(enter)
+PASS_FINI(shards)
 PASS_FINI(members)
 PASS_FINI(table)
 PASS_FINI(digest)
@@ -79,14 +81,31 @@ static void welcome_sample(struct pack *pack)
 
 static void enter_sample(struct pack *pack)
 {
-    struct message_enter enter = { .pid = 9, .url_count = 2, .urls = urls };
+    struct message_enter enter = { .pid = 9, .threads = 2,
+                                   .block_size = 65536, .url_count = 2,
+                                   .urls = urls };
 
     message_enter_pack(pack, &enter);
+}
+
+static void shape_sample(struct pack *pack)
+{
+    struct message_shape shape = { .threads = 2, .block_size = 65536 };
+
+    message_shape_pack(pack, &shape);
+}
+
+static void shards_sample(struct pack *pack)
+{
+    struct message_shards shards = { .url_count = 2, .urls = urls };
+
+    message_shards_pack(pack, &shards);
 }
 
 static void members_sample(struct pack *pack)
 {
     struct message_members members = { .epoch = 1, .workers = 4,
+                                       .block_size = 65536,
                                        .shard_count = 2, .urls = urls };
 
     message_members_pack(pack, &members);
@@ -134,6 +153,8 @@ static const struct row rows[] = {
     { "hello", hello_sample, hello_pass },
     { "welcome", welcome_sample, welcome_pass },
     { "enter", enter_sample, enter_pass },
+    { "shape", shape_sample, shape_pass },
+    { "shards", shards_sample, shards_pass },
     { "members", members_sample, members_pass },
     { "table", table_sample, table_pass },
     { "digest", digest_sample, digest_pass },
@@ -212,6 +233,7 @@ static void a_count_beyond_the_bytes_allocates_nothing(void **state)
     struct message_table table;
     struct message_digest digest;
     struct message_members members;
+    struct message_shards shards;
 
     (void)state;
     le_put_u32(bytes, 0xffffffffu);
@@ -220,7 +242,10 @@ static void a_count_beyond_the_bytes_allocates_nothing(void **state)
                      PSD_EPROTO);
     assert_int_equal(message_digest_unpack(&digest, bytes, sizeof(bytes)),
                      PSD_EPROTO);
-    le_put_u32(bytes + 8, 0xffffffffu);
+    assert_int_equal(message_shards_unpack(&shards, bytes, sizeof(bytes)),
+                     PSD_EPROTO);
+    le_put_u32(bytes + 8, 65536);
+    le_put_u32(bytes + 12, 0xffffffffu);
     assert_int_equal(message_members_unpack(&members, bytes, sizeof(bytes)),
                      PSD_EPROTO);
     mem_path_leave();
@@ -242,18 +267,72 @@ static void a_tensor_of_no_type_is_refused(void **state)
     pack_fini(&pack);
 }
 
-static void a_job_of_no_workers_is_refused(void **state)
+static void a_job_of_no_workers_or_no_servers_is_refused(void **state)
 {
-    struct message_welcome welcome = { .workers = 0 };
-    struct message_welcome back;
-    struct pack pack;
+    static const struct message_welcome none[] = {
+        { .workers = 0 },
+        { .workers = 1, .shards = 2, .server_threads = 0 },
+        { .workers = 1, .shards = 3, .server_threads = 2 },
+    };
 
     (void)state;
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        struct message_welcome back;
+        struct pack pack;
+
+        pack_init(&pack);
+        message_welcome_pack(&pack, &none[i]);
+        assert_int_equal(message_welcome_unpack(&back, pack.data, pack.size),
+                         PSD_EPROTO);
+        pack_fini(&pack);
+    }
+}
+
+static psd_status pass_enter(uint32_t threads, uint32_t block_size)
+{
+    struct message_enter enter = { .threads = threads,
+                                   .block_size = block_size };
+    struct pack pack;
+    struct pack again;
+    psd_status status;
+
     pack_init(&pack);
-    message_welcome_pack(&pack, &welcome);
-    assert_int_equal(message_welcome_unpack(&back, pack.data, pack.size),
-                     PSD_EPROTO);
+    pack_init(&again);
+    message_enter_pack(&pack, &enter);
+    status = enter_pass(pack.data, pack.size, &again);
     pack_fini(&pack);
+    pack_fini(&again);
+    return status;
+}
+
+static psd_status pass_shape(uint32_t threads, uint32_t block_size)
+{
+    struct message_shape shape = { threads, block_size };
+    struct pack pack;
+    psd_status status;
+
+    pack_init(&pack);
+    message_shape_pack(&pack, &shape);
+    status = message_shape_unpack(&shape, pack.data, pack.size);
+    pack_fini(&pack);
+    return status;
+}
+
+static void a_shape_that_no_job_has_is_refused(void **state)
+{
+    uint32_t block_max = WIRE_BLOCK_SIZE_MAX;
+
+    (void)state;
+    assert_int_equal(pass_enter(0, 0), PSD_OK); /* it wants nothing */
+    assert_int_equal(pass_enter(WIRE_SHARDS_MAX, block_max), PSD_OK);
+    assert_int_equal(pass_enter(WIRE_SHARDS_MAX + 1, 0), PSD_EPROTO);
+    assert_int_equal(pass_enter(1, WIRE_BLOCK_SIZE_MIN - 1), PSD_EPROTO);
+    assert_int_equal(pass_enter(1, block_max + 1), PSD_EPROTO);
+    assert_int_equal(pass_shape(1, WIRE_BLOCK_SIZE_MIN), PSD_OK);
+    assert_int_equal(pass_shape(0, block_max), PSD_EPROTO);
+    assert_int_equal(pass_shape(WIRE_SHARDS_MAX + 1, block_max), PSD_EPROTO);
+    assert_int_equal(pass_shape(1, 0), PSD_EPROTO);
+    assert_int_equal(pass_shape(1, block_max + 1), PSD_EPROTO);
 }
 
 static void more_waiting_than_time_is_refused(void **state)
@@ -284,7 +363,8 @@ int main(void)
         cmocka_unit_test(a_message_without_memory_is_enomem_and_leaks_nothing),
         cmocka_unit_test(a_count_beyond_the_bytes_allocates_nothing),
         cmocka_unit_test(a_tensor_of_no_type_is_refused),
-        cmocka_unit_test(a_job_of_no_workers_is_refused),
+        cmocka_unit_test(a_job_of_no_workers_or_no_servers_is_refused),
+        cmocka_unit_test(a_shape_that_no_job_has_is_refused),
         cmocka_unit_test(more_waiting_than_time_is_refused),
     };
 

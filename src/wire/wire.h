@@ -21,6 +21,8 @@
 #define WIRE_RANKS_MAX 1024                  /* workers of a job */
 #define WIRE_SHARDS_MAX 1024                 /* server threads of a job */
 #define WIRE_TENSORS_MAX (1u << 20)
+#define WIRE_BLOCK_SIZE_MIN 4096u            /* what tensors are cut into */
+#define WIRE_BLOCK_SIZE_MAX (64u << 20)
 #define WIRE_BLOCKS_MAX (1u << 22)
 #define WIRE_NAME_MAX 255                    /* bytes of a tensor's name */
 #define WIRE_DATA_MAX (1u << 30)             /* payload of a data frame */
@@ -64,6 +66,8 @@
     X(FRAME_READY, 40, "ready")          /* agent -> psd_run: prepared */     \
     X(FRAME_GO, 41, "go")                /* psd_run -> agent: start now */    \
     X(FRAME_BEAT, 42, "beat")            /* either: still here */             \
+    X(FRAME_SHAPE, 43, "shape")          /* master -> server: open shards */  \
+    X(FRAME_SHARDS, 44, "shards")        /* server -> master: they are open */ \
     X(FRAME_STALL, 46, "stall")          /* master -> psd_run: who holds up */ \
     X(FRAME_LOOK, 47, "look")            /* psd_run <-> agent: at a process */ \
     X(FRAME_ASK, 48, "ask")              /* psd -> psd_run: see desk.h */     \

@@ -218,6 +218,7 @@ def wrong_usage_is_a_sentence_and_64():
             (['-n', 'two', 'true'], 'must be in'),
             (['-n', '2', '-s', '5000', 'true'], 'must be in'),
             (['-n', '2', '-s', '500', '--threads', '9', 'true'], 'fewer'),
+            (['--threads', '0', 'true'], 'must be auto or in 1..64'),
             (['--transport', 'pigeon', 'true'], 'auto|shm|tcp'),
             (['--batch', 'whole', 'true'], 'split|per-worker|split-random'),
             (['--accum', '0', 'true'], 'auto or a number from 1 to 1024'),
@@ -288,6 +289,45 @@ def every_call_gives_the_right_bits_on_every_way():
                                                    job.err))
             check(job.out == 'exchange: all answers right\n', job.out)
             job.clean()
+
+
+# Every worker asks for other figures; the last one for the most.
+ASK = ('PSD_THREADS=$((PSD_RANK + 1)) PSD_BLOCK_SIZE=$((4096 * PSD_RANK + '
+       '8192)) exec ')
+ASKED = 'I/O threads %d, blocks of 16384 bytes'
+
+
+@test
+def servers_have_the_threads_that_the_workers_ask_for():
+    for way, threads in (
+            ([], 3), (['--transport', 'tcp'], 3), (['--threads', '2'], 2),
+            (['--transport', 'tcp', '--threads', '4'], 4)):
+        job = run('-n', '3', '-s', '2', *way, ASK + EXCHANGE)
+        check(job.code == 0, '%r: %d %s' % (way, job.code, job.err))
+        check(job.out == 'exchange: all answers right\n', job.out)
+        for server in range(2):
+            contains(job.log('server_%d.log' % server), ASKED % threads)
+        job.clean()
+
+
+@test
+def the_workers_agree_on_a_block_size_without_servers_too():
+    for way in ([], ['--transport', 'tcp']):
+        job = run('-n', '3', *way, '--digest', 'step', ASK + EXCHANGE)
+        check(job.code == 0, '%r: %d %s' % (way, job.code, job.err))
+        check(job.out == 'exchange: all answers right\n', job.out)
+
+
+@test
+def threads_of_servers_are_threads_of_the_system():
+    for way in ([], ['--transport', 'tcp']):
+        for ask, shards in (('', 1), (ASK, 2)):
+            job = start('-n', '2', '-s', '1', *way,
+                        ask + WORKER + ' loop').ready(2)
+            tasks = os.listdir('/proc/%d/task' % job.started('server 0'))
+            check(len(tasks) == 2 + shards, '%r: %r' % (ask, tasks))
+            job.process.terminate()
+            job.wait().clean()
 
 
 def nested(spans):

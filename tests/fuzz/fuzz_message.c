@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1) {
         return 0;
     }
-    which = data[0] % 11;
+    which = data[0] % 13;
     data++;
     size--;
     pack_init(&pack);
@@ -69,6 +69,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 10:
         TRY(standing, NO_FINI);
+        break;
+    case 11:
+        TRY(shape, NO_FINI);
+        break;
+    case 12:
+        TRY(shards, message_shards_fini);
         break;
     default:
         TRY(end, NO_FINI);

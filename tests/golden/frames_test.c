@@ -22,9 +22,33 @@ static const char *golden_path;
 
 /* ---- the sample -------------------------------------------------------- */
 
-static void pack_member(struct pack *pack, unsigned type)
+/* Those by which the members come together. */
+static void pack_entry(struct pack *pack, unsigned type)
 {
     static char urls[2][MESSAGE_URL_MAX] = { "tcp:10.0.0.1:7000", "shm:" };
+    const struct message_enter enter = { 9, 2, 65536, 2, urls };
+    const struct message_shape shape = { 2, 65536 };
+    const struct message_shards shards = { 2, urls };
+    const struct message_members members = { 1, 4, 65536, 2, urls };
+
+    switch (type) {
+    case FRAME_ENTER:
+        message_enter_pack(pack, &enter);
+        break;
+    case FRAME_SHAPE:
+        message_shape_pack(pack, &shape);
+        break;
+    case FRAME_SHARDS:
+        message_shards_pack(pack, &shards);
+        break;
+    default:
+        message_members_pack(pack, &members);
+        break;
+    }
+}
+
+static void pack_member(struct pack *pack, unsigned type)
+{
     static struct message_spec specs[1] = {
         { .name = "fc1/weight", .dtype = PSD_FLOAT32, .kind = PSD_KIND_STORE,
           .count = 1000, .priority = -3, .optim = "momentum", .rate = 0.125,
@@ -38,8 +62,6 @@ static void pack_member(struct pack *pack, unsigned type)
         .server_threads = 2, .board_size = 4096, .arena_size = 8192,
         .host = "10.0.0.1", .ports = "7000-7100",
     };
-    const struct message_enter enter = { 9, 2, urls };
-    const struct message_members members = { 1, 4, 2, urls };
     const struct message_table table = { 1, specs };
     const struct message_digest digest = { 1, proofs };
     const struct message_metrics metrics = { 5, 0.25, 320, 1, 2, 3, 5, 4, 6 };
@@ -55,10 +77,10 @@ static void pack_member(struct pack *pack, unsigned type)
         message_welcome_pack(pack, &welcome);
         break;
     case FRAME_ENTER:
-        message_enter_pack(pack, &enter);
-        break;
+    case FRAME_SHAPE:
+    case FRAME_SHARDS:
     case FRAME_MEMBERS:
-        message_members_pack(pack, &members);
+        pack_entry(pack, type);
         break;
     case FRAME_STUCK:
         message_stuck_pack(pack, &stuck);

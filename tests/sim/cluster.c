@@ -558,6 +558,7 @@ void cluster_run(const struct cluster_plan *plan,
                        .random = plan->seed };
     struct master_events events = { &sim, master_sends };
     struct inproc_faults none = { .mapped = false };
+    struct master_size size = { plan->workers, 0, 1, 1 };
 
     *result = (struct cluster_result){ .answers = 0 };
     clock_replace(&sim.now);
@@ -565,7 +566,7 @@ void cluster_run(const struct cluster_plan *plan,
     PSD_ASSERT(loop_create(&sim.control) == 0);
     PSD_ASSERT(inproc_hub_create(sim.loop, &plan->faults, &sim.hub) == 0);
     PSD_ASSERT(inproc_hub_create(sim.control, &none, &sim.control_hub) == 0);
-    PSD_ASSERT(master_create(plan->workers, 0, 1, &events, &sim.master) == 0);
+    PSD_ASSERT(master_create(&size, &events, &sim.master) == 0);
     PSD_ASSERT(inproc_listen(sim.control_hub, "master", &master_listens,
                              &sim) == 0);
     sim.workers = mem_zalloc_array(plan->workers, sizeof(*sim.workers));
