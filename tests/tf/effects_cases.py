@@ -442,7 +442,7 @@ with tf.Session(config=config) as sess:
 import os
 from poseidon.tensorflow import fields
 print 'job', FLAGS.distributed, os.environ["PSD_BLOCK_SIZE"], \\
-    fields.batch_size()
+    os.environ["PSD_THREADS"], fields.batch_size()
 print 'client', FLAGS.client_id - int(os.environ["PSD_RANK"])
 '''
 

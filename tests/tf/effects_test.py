@@ -290,12 +290,30 @@ def files_are_fetched_and_unpacked_once_per_host():
 
 @test
 def the_manuals_fields_are_taken():
+    threads = min(2, len(os.sched_getaffinity(0)))
     job = run(cases.FIELDS)
-    alike(job, 'sum 8000', 'job True 65536 32', 'client 0')
+    alike(job, 'sum 8000', 'job True 65536 auto 32', 'client 0')
     contains(job.log('worker_0.err'), 'blocks of 65536 bytes',
-             'use_sfb and peer_addresses: accepted')
-    job = run(cases.FIELDS, options=('--servers', '1'))
-    contains(job.log('worker_0.err'), 'use psd_run --block-size 65536')
+             'use_sfb and peer_addresses: accepted',
+             *(['the workers add up without any'] if threads > 1 else []))
+    for way in ('shm', 'tcp'):
+        job = run(cases.FIELDS, options=('-s', '2', '--transport', way))
+        alike(job, 'sum 8000', 'job True 65536 %d 32' % threads, 'client 0')
+        contains(job.log('worker_0.err'), '%d I/O thread' % threads)
+        for server in range(2):
+            contains(job.log('server_%d.log' % server),
+                     'I/O threads %d, blocks of 65536 bytes' % threads)
+
+
+@test
+def what_psd_run_was_told_stays_as_it_is():
+    job = run(cases.FIELDS, options=('-s', '1', '--threads', '3',
+                                     '--block-size', '8K'))
+    alike(job, 'sum 8000', 'job True 8192 3 32', 'client 0')
+    contains(job.log('server_0.log'), 'I/O threads 3, blocks of 8192 bytes')
+    contains(job.log('worker_0.err'),
+             'the job has 3: use psd_run --threads',
+             'the job has 8192: use psd_run --block-size 65536')
 
 
 @test
