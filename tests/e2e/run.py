@@ -299,10 +299,13 @@ ASKED = 'I/O threads %d, blocks of 16384 bytes'
 
 @test
 def servers_have_the_threads_that_the_workers_ask_for():
-    for way, threads in (
-            ([], 3), (['--transport', 'tcp'], 3), (['--threads', '2'], 2),
-            (['--transport', 'tcp', '--threads', '4'], 4)):
-        job = run('-n', '3', '-s', '2', *way, ASK + EXCHANGE)
+    for transport, way, threads in (
+            ('tcp', [], 3), ('tcp', ['--threads', '4'], 4),
+            ('shm', [], 3), ('shm', ['--threads', '2'], 2)):
+        if transport == 'shm' and 'TSAN_OPTIONS' in os.environ:
+            break  # it cannot see that workers hand spans from shard to shard
+        job = run('-n', '3', '-s', '2', '--transport', transport, *way,
+                  ASK + EXCHANGE)
         check(job.code == 0, '%r: %d %s' % (way, job.code, job.err))
         check(job.out == 'exchange: all answers right\n', job.out)
         for server in range(2):
@@ -321,13 +324,15 @@ def the_workers_agree_on_a_block_size_without_servers_too():
 @test
 def threads_of_servers_are_threads_of_the_system():
     for way in ([], ['--transport', 'tcp']):
-        for ask, shards in (('', 1), (ASK, 2)):
+        count = []
+        for ask in ('', ASK):
             job = start('-n', '2', '-s', '1', *way,
                         ask + WORKER + ' loop').ready(2)
-            tasks = os.listdir('/proc/%d/task' % job.started('server 0'))
-            check(len(tasks) == 2 + shards, '%r: %r' % (ask, tasks))
+            server = job.started('server 0')
+            count.append(len(os.listdir('/proc/%d/task' % server)))
             job.process.terminate()
             job.wait().clean()
+        check(count[0] >= 3 and count[1] == count[0] + 1, repr(count))
 
 
 def nested(spans):
