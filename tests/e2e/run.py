@@ -314,6 +314,18 @@ def servers_have_the_threads_that_the_workers_ask_for():
 
 
 @test
+def threads_stay_within_the_ports_and_the_shards_of_a_job():
+    tcp = ['--transport', 'tcp', '--ports', '7000-7004']
+    for args, least, most in (
+            (['-s', '2'], 1, 64), (['-s', '2', '--ports', '7000'], 1, 64),
+            (['-s', '2', *tcp], 1, 2), (['-s', '6', *tcp], 1, 1),
+            (['-s', '100'], 1, 10), (['-s', '1024'], 1, 1),
+            (['-s', '2', '--threads', '3', *tcp], 3, 3)):
+        job = run('--dry-run', *args, 'true')
+        contains(job.out, '--threads %d --threads-max %d ' % (least, most))
+
+
+@test
 def the_workers_agree_on_a_block_size_without_servers_too():
     for way in ([], ['--transport', 'tcp']):
         job = run('-n', '3', *way, '--digest', 'step', ASK + EXCHANGE)
