@@ -151,6 +151,12 @@ struct psd_push_args {
                         * and then MEAN and SUM do not look at the data */
     psd_op op;         /* 0: MEAN for floats, SUM for integers */
     psd_memory memory; /* of data and out */
+    void *base;        /* SHARED, with data and a weight above 0: what the
+                        * value was when this worker last saw it; data - base
+                        * is pushed, and base becomes the answer, too. Until
+                        * the answer comes out is not written, so that others
+                        * may read a value in place. Kept until the ticket is
+                        * done. NULL: data is pushed */
 };
 
 /* What the workers had to say together. */

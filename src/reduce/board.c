@@ -274,6 +274,7 @@ enum board_state board_add_to(struct board *board, uint32_t index,
     }
     round->rank[board->rank] = (struct reduce_rank){
         .data = call->data,
+        .base = call->base,
         .weight = call->weight,
         .length = round->size,
         .op = call->op,

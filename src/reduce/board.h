@@ -129,6 +129,7 @@ enum board_state board_try(struct board *board, uint32_t block, uint64_t step,
 struct board_call {
     const void *data; /* NULL: nothing, it only asks */
     void *out;
+    void *base;       /* as in reduce_rank */
     double weight;
     uint8_t op;
 };

@@ -11,6 +11,7 @@
 #include "base/le.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "reduce/change.h"
 #include "reduce/sum.h"
 
 #define STORE_CHUNK 4096 /* elements of a stored block updated at a time */
@@ -216,12 +217,12 @@ static void run_store(struct reduce_round *round, unsigned op,
  * broadcast (COPY) sets the value. */
 static void run_shared(struct reduce_round *round)
 {
-    size_t count = round->size / dtype_size(round->tensor->dtype);
-    const void *data[2] = { round->value, NULL };
-    struct sum_inputs inputs = { data, NULL, 2 };
+    struct change change = { .value = round->value,
+                             .out = round->output[0] };
     uint32_t who = 0;
-    unsigned bad;
+    enum change_found found;
 
+    PSD_ASSERT(round->outputs == 1);
     while (who < round->ranks && round->rank[who].data == NULL) {
         who++;
     }
@@ -231,16 +232,18 @@ static void run_shared(struct reduce_round *round)
         return;
     }
     round->contributors = 1;
-    data[1] = round->rank[who].data;
     if (round->rank[who].op == WIRE_OP_COPY) {
-        memcpy(round->value, data[1], round->size);
+        memcpy(round->value, round->rank[who].data, round->size);
         copy_out(round, round->value);
         return;
     }
-    round->output[round->outputs] = round->value;
-    bad = sum_elements(round->tensor->dtype, PSD_OP_SUM, &inputs,
-                       round->output, round->outputs + 1, count);
-    round->bad = bad == 0 ? 0 : bad == 2 ? who + 1 : round->ranks + 1;
+    change.data = round->rank[who].data;
+    change.base = round->rank[who].base;
+    found = change_add(round->tensor->dtype, &change,
+                       round->size / dtype_size(round->tensor->dtype));
+    round->bad = found == CHANGE_FINE   ? 0
+                 : found == CHANGE_WILD ? who + 1
+                                        : round->ranks + 1;
 }
 
 static void run_gather(struct reduce_round *round)

@@ -13,6 +13,8 @@
 struct reduce_rank {
     const void *data; /* NULL: absent; with a weight above 0: zeros, which
                        * MEAN counts, and nobody has to send */
+    void *base;       /* SHARED: data - base is what counts, and the answer
+                       * goes here, too; NULL: data counts */
     double weight;
     uint32_t length;  /* bytes; differs by rank for GATHER only */
     uint8_t op;

@@ -10,6 +10,7 @@
 #include "base/le.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "reduce/change.h"
 #include "session/session.h"
 
 /* ---- tickets ----------------------------------------------------------- */
@@ -35,14 +36,28 @@ static size_t stage_size(const struct psd_session *session,
                : tensor->size;
 }
 
+/* The whole of a change, before it is sent; on the ways without links it is
+ * made where it is added (reduce/change.c). */
+static void stage_change(const struct model_tensor *tensor,
+                         struct flight *flight)
+{
+    struct change change = { .data = flight->data, .base = flight->base,
+                             .out = flight->staged };
+
+    change_make(tensor->dtype, &change,
+                tensor->size / dtype_size(tensor->dtype));
+    flight->data = flight->staged;
+}
+
 /* Memory that the path can use where the caller's will not do: a gather's
- * answer is longer than what went in, and a server on this host reads and
- * writes the arena only. */
+ * answer is longer than what went in, a server on this host reads and writes
+ * the arena only, and a change is nowhere yet. */
 static psd_status flight_stage(struct psd_session *session, uint32_t index)
 {
     const struct model_tensor *tensor = &session->model.tensors[index];
     struct flight *flight = &session->flights[index];
     bool gather = tensor->kind == PSD_KIND_GATHER;
+    bool changed = flight->base != NULL && session->way == SESSION_LINKS;
     bool in_place = (flight->data == NULL || flight->data == flight->out) &&
                     arena_contains(session->arena, flight->out,
                                    tensor->size);
@@ -50,8 +65,9 @@ static psd_status flight_stage(struct psd_session *session, uint32_t index)
 
     flight->staged = NULL;
     if (session->way == SESSION_SOLO ||
-        (!gather && (session->way == SESSION_BOARD || session->tcp ||
-                     (in_place && flight->data != NULL)))) {
+        (!gather && !changed &&
+         (session->way == SESSION_BOARD || session->tcp ||
+          (in_place && flight->data != NULL)))) {
         return PSD_OK;
     }
     flight->staged = arena_alloc(session->arena, stage_size(session, tensor));
@@ -63,7 +79,9 @@ static psd_status flight_stage(struct psd_session *session, uint32_t index)
     }
     to = flight->staged +
          (gather ? reduce_gather_size(session->size, tensor->size) : 0);
-    if (flight->data != NULL) {
+    if (changed) {
+        stage_change(tensor, flight);
+    } else if (flight->data != NULL) {
         memcpy(to, flight->data, gather ? flight->length : tensor->size);
     }
     return PSD_OK;
@@ -101,6 +119,9 @@ static void flight_unstage(struct psd_session *session, uint32_t index)
     } else if ((flight->flags & FRAME_FLAG_NOBODY) == 0) {
         memcpy(flight->out, flight->staged, tensor->size);
     }
+    if (flight->base != NULL) {
+        memcpy(flight->base, flight->staged, tensor->size);
+    }
     arena_free(session->arena, flight->staged);
     flight->staged = NULL;
 }
@@ -114,6 +135,7 @@ void session_done(void *user, uint32_t tensor)
     struct flight *flight = &session->flights[tensor];
 
     flight_unstage(session, tensor);
+    flight->base = NULL;
     if ((flight->flags & FRAME_FLAG_DISAGREE) != 0) {
         session_fail(session, PSD_EDIFFER,
                      "tensor %s, step %" PRIu64
@@ -249,6 +271,14 @@ static psd_status check_push(struct psd_session *session, uint32_t tensor,
                               "sum and or",
                               shape->name);
     }
+    if (args->base != NULL &&
+        (shape->kind != PSD_KIND_SHARED || args->data == NULL ||
+         args->weight == 0.0)) {
+        return session_refuse(session,
+                              "tensor %s: a base is for the data of a shared "
+                              "value, and needs a weight above 0",
+                              shape->name);
+    }
     *op_p = op;
     return PSD_OK;
 }
@@ -268,6 +298,7 @@ static psd_status push(struct psd_session *session, uint32_t tensor,
     flight->data = args->data;
     flight->out = args->out != NULL ? args->out
                                     : (char *)(uintptr_t)args->data;
+    flight->base = args->base;
     flight->weight = args->weight;
     flight->op = (uint8_t)op;
     flight->length = 0;

@@ -72,6 +72,7 @@ static void run_block(struct psd_session *session, uint32_t index)
     }
     round->rank[0] = (struct reduce_rank){
         .data = flight->data == NULL ? NULL : flight->data + block->offset,
+        .base = flight->base == NULL ? NULL : flight->base + block->offset,
         .weight = flight->weight,
         .length = block->size,
         .op = flight->op,

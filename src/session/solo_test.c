@@ -319,6 +319,8 @@ static void a_shared_value_is_added_to_and_asked_for(void **state)
                              .kind = PSD_KIND_SHARED };
     psd_tensor tensor = registered(session, &spec);
     int64_t value = 40;
+    int64_t base = 43;
+    struct psd_push_args args = { .data = &value, .weight = 1 };
     psd_ticket ticket;
 
     assert_int_equal(psd_broadcast(session, tensor, &value, 0), PSD_OK);
@@ -333,9 +335,19 @@ static void a_shared_value_is_added_to_and_asked_for(void **state)
                      PSD_OK);
     assert_int_equal(psd_wait(session, ticket, NULL), PSD_OK);
     assert_int_equal(value, 43);
+    args.base = &base;
+    for (int64_t step = 1; step <= 3; step++) { /* only its change counts */
+        value = base + step;
+        assert_int_equal(psd_push(session, tensor, &args, &ticket), PSD_OK);
+        assert_int_equal(psd_wait(session, ticket, NULL), PSD_OK);
+        assert_int_equal(value, base);
+    }
+    assert_int_equal(value, 43 + 1 + 2 + 3);
     assert_refused(session,
                    psd_push_pull(session, tensor, &value, 1, PSD_OP_MAX, NULL),
                    "op");
+    tensor = registered(session, &weight);
+    assert_refused(session, psd_push(session, tensor, &args, &ticket), "base");
 }
 
 /* ---- mistakes ----------------------------------------------------------- */

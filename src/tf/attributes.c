@@ -207,6 +207,22 @@ void *broadcast_create(TF_OpKernelConstruction *construction)
     return kernel_end(construction, kernel, status, &fault);
 }
 
+void *share_create(TF_OpKernelConstruction *construction)
+{
+    struct fault fault;
+    psd_status status;
+    struct kernel *kernel = kernel_begin(&status, &fault);
+
+    if (status == PSD_OK) {
+        status = attr_keys(construction, kernel, &fault);
+    }
+    if (status == PSD_OK) {
+        status =
+            attr_is(construction, "mode", "place", &kernel->place, &fault);
+    }
+    return kernel_end(construction, kernel, status, &fault);
+}
+
 void *wait_create(TF_OpKernelConstruction *construction)
 {
     struct fault fault;

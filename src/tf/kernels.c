@@ -152,6 +152,7 @@ psd_status call_room(struct call *call, int index, TF_Tensor **in_p,
         status = call_input(call, index, in_p);
         if (status != PSD_OK) {
             tf.DeleteTensor(*out_p);
+            *out_p = NULL;
         }
     }
     return status;

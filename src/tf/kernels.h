@@ -14,11 +14,13 @@ struct kernel {
     uint32_t count;
     int op; /* psd_op; 0: what psd_tf_step says */
     bool eager;
+    bool place; /* PsdShare: the values are where they are to be */
 };
 
 void *push_create(TF_OpKernelConstruction *construction);
 void push_compute(void *kernel, TF_OpKernelContext *context);
 void push_sparse_compute(void *kernel, TF_OpKernelContext *context);
+void *share_create(TF_OpKernelConstruction *construction);
 void *take_create(TF_OpKernelConstruction *construction);
 void take_compute(void *kernel, TF_OpKernelContext *context);
 void *wait_create(TF_OpKernelConstruction *construction);

@@ -24,10 +24,12 @@
  *   PsdTakeSparse(values, indices, enabled; key) -> all_values, all_indices
  *       Behind PsdWait (values: its output): the rows of all workers in rank
  *       order, multiplied by their share of the weights with op mean.
- *   PsdShare(values...; keys) -> out...
+ *   PsdShare(values...; keys, mode) -> out...
  *       Asynchronous training: the servers own the values, and no worker waits
  *       for another. What a value has changed by since the last answer is
  *       added to the servers' one, which is the answer. Behind the update.
+ *       mode "place": a value is the memory of a reference variable, which is
+ *       written as an Assign of the answer would, and handed on.
  *   PsdBroadcast(values...; keys) -> out...
  *       Blocks; the bits of rank 0. One per graph, not one per variable: many
  *       that block could each hold a thread that the others need. For SHARED

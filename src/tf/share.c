@@ -5,82 +5,15 @@
  * is added at the servers, and the answer is the variable's new value. So any
  * optimizer will do, and a value that the script sets by itself counts, too.
  *
- * The change is made in the memory of the output, which the answer then
- * overwrites. One computation at a time; it waits for the servers and never
- * for another worker.
+ * One computation at a time; it waits for the servers and never for another
+ * worker.
  */
 #include <inttypes.h>
 
 #include "base/log.h"
-#include "reduce/half.h"
 #include "tf/kernels.h"
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-
-/* ---- the change --------------------------------------------------------- */
-
-#define CHANGE(name, type)                                                     \
-    static void name(const void *now, const void *base, void *to,             \
-                     uint64_t count)                                           \
-    {                                                                          \
-        const type *from = now;                                                \
-        const type *minus = base;                                              \
-        type *change = to;                                                     \
-                                                                               \
-        for (uint64_t i = 0; i < count; i++) {                                 \
-            change[i] = (type)(from[i] - minus[i]);                            \
-        }                                                                      \
-    }
-
-/* Whole numbers wrap, as they do when they are added. */
-CHANGE(change_float, float)
-CHANGE(change_double, double)
-CHANGE(change_int32, uint32_t)
-CHANGE(change_int64, uint64_t)
-
-static void change_half(const void *now, const void *base, void *to,
-                        uint64_t count)
-{
-    const uint16_t *from = now;
-    const uint16_t *minus = base;
-    uint16_t *change = to;
-
-    for (uint64_t i = 0; i < count; i++) {
-        change[i] = store_f16(load_f16(from[i]) - load_f16(minus[i]));
-    }
-}
-
-static void change_bfloat16(const void *now, const void *base, void *to,
-                            uint64_t count)
-{
-    const uint16_t *from = now;
-    const uint16_t *minus = base;
-    uint16_t *change = to;
-
-    for (uint64_t i = 0; i < count; i++) {
-        change[i] = store_bf16(load_bf16(from[i]) - load_bf16(minus[i]));
-    }
-}
-
-static const struct {
-    int32_t type;
-    void (*call)(const void *now, const void *base, void *to, uint64_t count);
-} changes[] = {
-    { TF_FLOAT, change_float },   { TF_DOUBLE, change_double },
-    { TF_INT32, change_int32 },   { TF_INT64, change_int64 },
-    { TF_HALF, change_half },     { TF_BFLOAT16, change_bfloat16 },
-};
-
-/* `to` may be `now`. */
-static void change(const struct key *key, const void *now, void *to)
-{
-    unsigned i = 0;
-
-    while (changes[i].type != key->type) { /* registration has looked */
-        i++;
-    }
-    changes[i].call(now, key->base, to, key->count);
-}
 
 /* ---- the beginning ------------------------------------------------------ */
 
@@ -126,28 +59,37 @@ static psd_status check_key(struct call *call, const struct key *key,
     return status;
 }
 
-/* Send the change of one value; key->out is in use until it is waited for. */
-static psd_status send(struct call *call, struct key *key, int index)
+/* The tensors to read and to write: one, or two. */
+static psd_status make_room(struct call *call, const struct kernel *kernel,
+                            struct key *key, int index)
 {
-    struct psd_push_args args = { .weight = 1, .op = PSD_OP_SUM };
-    TF_Tensor *in = NULL;
+    psd_status status;
+
+    if (!kernel->place) {
+        return call_room(call, index, &key->in, &key->out);
+    }
+    status = call_input(call, index, &key->out);
+    return status == PSD_OK ? call_output(call, index, key->out) : status;
+}
+
+/* Send the change of one value; its tensors are in use until it is waited
+ * for. */
+static psd_status send(struct call *call, const struct kernel *kernel,
+                       int index)
+{
+    struct key *key = kernel->keys[index];
+    struct psd_push_args args = { .weight = 1, .op = PSD_OP_SUM,
+                                  .base = key->base };
     psd_status status = check_key(call, key, index);
 
     if (status == PSD_OK) {
-        status = call_room(call, index, &in, &key->out);
+        status = make_room(call, kernel, key, index);
     }
     if (status != PSD_OK || key->size == 0) {
-        if (in != NULL) {
-            tf.DeleteTensor(in);
-        }
         return status;
     }
-    args.data = tf.TensorData(key->out);
-    change(key, in != NULL ? tf.TensorData(in) : args.data,
-           tf.TensorData(key->out));
-    if (in != NULL) {
-        tf.DeleteTensor(in);
-    }
+    args.out = tf.TensorData(key->out);
+    args.data = key->in != NULL ? tf.TensorData(key->in) : args.out;
     status = psd_push(plug.session, key->tensor, &args, &key->ticket);
     if (status == PSD_OK) {
         key->state = KEY_FLYING;
@@ -165,7 +107,6 @@ static psd_status receive(struct call *call, struct key *key)
     if (status != PSD_OK) {
         return fault_session(&call->fault, status, key->name);
     }
-    memcpy(key->base, tf.TensorData(key->out), key->size);
     if (result.bad != 0 && plug.stop_at_nan) {
         return fault_set(&call->fault, PSD_EPROTO,
                          "step %" PRIu64 " of this worker, %" PRIu32
@@ -180,7 +121,7 @@ static psd_status share_all(struct call *call, const struct kernel *kernel)
     psd_status status = PSD_OK;
 
     for (uint32_t i = 0; i < kernel->count && status == PSD_OK; i++) {
-        status = send(call, kernel->keys[i], (int)i);
+        status = send(call, kernel, (int)i);
     }
     /* What was sent comes back, whatever else failed. */
     for (uint32_t i = 0; i < kernel->count; i++) {

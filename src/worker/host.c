@@ -227,6 +227,9 @@ static enum move move_shared(struct host *host, uint32_t index)
     struct board_call call = {
         .data = memory.data,
         .out = memory.out,
+        .base = flight->base == NULL
+                    ? NULL
+                    : flight->base + block_of(host, index)->offset,
         .weight = flight->weight,
         .op = flight->op,
     };

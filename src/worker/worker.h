@@ -26,6 +26,8 @@ struct flight {
     uint64_t step;        /* of the push in flight, or of the next one */
     const char *data;     /* NULL: absent, or zeros if weight is above 0 */
     char *out;            /* where the answer goes */
+    char *base;           /* SHARED: subtracted from data, takes the answer,
+                           * too; NULL: none */
     char *staged;         /* memory that the path reads and writes instead of
                            * data and out; NULL: none */
     uint64_t *counts;     /* GATHER: the caller's */

@@ -292,9 +292,30 @@ static const char *pushed_file(uint32_t other)
     return name;
 }
 
-/* Everybody at its own pace: rank r pushes 10 (r + 1) times and is done. Sums
- * of whole numbers are exact in any order, so nothing may be lost or counted
- * twice; what a worker sees only grows. */
+/* One more for every number: as it is, or as what became of `seen`. */
+static psd_ticket push_one_more(psd_tensor tensor, uint32_t push, float *data,
+                                float *seen, float *base)
+{
+    struct psd_push_args args = { .data = data, .out = seen, .weight = 1,
+                                  .base = push % 2 == 0 ? NULL : base };
+    psd_ticket ticket;
+
+    for (size_t i = 0; i < BIG; i++) {
+        base[i] = seen[i];
+        data[i] = 1 + (push % 2 == 0 ? 0 : base[i]);
+    }
+    if (push % 4 == 3) { /* in place */
+        memcpy(seen, data, sizeof(*seen) * BIG);
+        args.data = seen;
+    }
+    CHECK(psd_push(session, tensor, &args, &ticket) == PSD_OK);
+    return ticket;
+}
+
+/* Everybody at its own pace: rank r pushes 10 (r + 1) times and is done, each
+ * second time by what its copy has changed. Sums of whole numbers are exact in
+ * any order, so nothing may be lost or counted twice; what a worker sees only
+ * grows. */
 static void shared(void)
 {
     struct psd_spec specs[2] = {
@@ -305,6 +326,7 @@ static void shared(void)
     };
     float *data = malloc(sizeof(*data) * BIG);
     float *seen = malloc(sizeof(*seen) * BIG);
+    float *base = malloc(sizeof(*base) * BIG);
     uint32_t pushes = 10 * (rank + 1);
     int64_t total = 5 * (int64_t)size * (size + 1);
     int64_t clock = 100;
@@ -312,7 +334,7 @@ static void shared(void)
     psd_tensor tensors[2];
     psd_ticket ticket;
 
-    CHECK(data != NULL && seen != NULL);
+    CHECK(data != NULL && seen != NULL && base != NULL);
     CHECK(psd_register(session, specs, 2, tensors) == PSD_OK);
     unlink(pushed_file(rank)); /* of an earlier run */
     for (size_t i = 0; i < BIG; i++) {
@@ -327,14 +349,9 @@ static void shared(void)
         }
     }
     for (uint32_t push = 0; push < pushes; push++) {
-        struct psd_push_args args = { .data = data, .out = seen,
-                                      .weight = 1 };
         float last = seen[BIG - 1];
 
-        for (size_t i = 0; i < BIG; i++) {
-            data[i] = 1;
-        }
-        CHECK(psd_push(session, tensors[0], &args, &ticket) == PSD_OK);
+        ticket = push_one_more(tensors[0], push, data, seen, base);
         before = clock;
         clock = 1;
         CHECK(psd_push_pull(session, tensors[1], &clock, 1, 0, NULL) ==
@@ -342,6 +359,7 @@ static void shared(void)
         CHECK(psd_wait(session, ticket, NULL) == PSD_OK);
         CHECK(clock > before && clock <= 100 + total);
         CHECK(seen[BIG - 1] > last);
+        CHECK(push % 2 == 0 || memcmp(base, seen, sizeof(*seen) * BIG) == 0);
         if (push == 0) {
             CHECK(close(open(pushed_file(rank), O_CREAT | O_WRONLY, 0600)) ==
                   0);
@@ -358,6 +376,7 @@ static void shared(void)
     }
     CHECK(psd_barrier(session) == PSD_OK);
     free(data);
+    free(base);
     free(seen);
 }
 

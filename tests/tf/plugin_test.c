@@ -423,7 +423,7 @@ static void a_shared_value_follows_its_changes(void **state)
 
     (void)state;
     assert_int_equal(rig.add("hogwild", shared, 2), PSD_OK);
-    assert_false(rig_share(keys, 1, outs));
+    assert_false(rig_share(keys, 1, "copy", outs));
     failed_with(TF_INVALID_ARGUMENT, "nobody has begun it");
     outs[0] = rig_same(2, 4); /* the op has taken the other */
     assert_true(rig_broadcast(keys, 2, outs));
@@ -431,7 +431,7 @@ static void a_shared_value_follows_its_changes(void **state)
     for (unsigned step = 0; step < 3; step++) {
         *(uint16_t *)TF_TensorData(outs[1]) = 0x4200; /* 3 */
         outs[0] = rig_same(2 + (float)step, 4);
-        assert_true(rig_share(keys, 2, outs));
+        assert_true(rig_share(keys, 2, "copy", outs));
         assert_true(rig_first(outs[0]) == 2 + (float)step);
         assert_int_equal(*(uint16_t *)TF_TensorData(outs[1]), 0x4200);
     }
@@ -439,6 +439,27 @@ static void a_shared_value_follows_its_changes(void **state)
     assert_true(rig_broadcast(keys, 2, outs));
     assert_true(rig_first(outs[0]) == 4);
     TF_DeleteTensor(outs[1]);
+}
+
+/* The memory that came in is the memory that goes out, whoever else has it. */
+static void a_shared_value_is_changed_in_its_place(void **state)
+{
+    static const char *const key = "s";
+    const struct psd_tf_spec spec = { .key = "s", .dtype = TF_FLOAT,
+                                      .count = 4, .kind = PSD_TF_SHARED };
+    TF_Tensor *variable = rig_same(2, 4);
+    TF_Tensor *out = standin_share(variable);
+
+    (void)state;
+    assert_int_equal(rig.add("hogwild", &spec, 1), PSD_OK);
+    assert_true(rig_broadcast(&key, 1, &out));
+    rig_first(out);
+    *(float *)TF_TensorData(variable) = 7;
+    out = standin_share(variable);
+    assert_true(rig_share(&key, 1, "place", &out));
+    assert_ptr_equal(TF_TensorData(out), TF_TensorData(variable));
+    assert_true(rig_first(out) == 7);
+    TF_DeleteTensor(variable);
 }
 
 static void registering_refuses_what_cannot_be(void **state)
@@ -545,6 +566,7 @@ int main(int argc, char **argv)
         CLAIM(what_is_not_finite_is_named),
         CLAIM(a_broadcast_takes_any_type),
         CLAIM(a_shared_value_follows_its_changes),
+        CLAIM(a_shared_value_is_changed_in_its_place),
         CLAIM(registering_refuses_what_cannot_be),
         CLAIM(a_session_of_another_library_is_refused),
         CLAIM(pushes_come_from_several_threads),

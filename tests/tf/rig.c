@@ -177,9 +177,11 @@ bool rig_take(const char *key, TF_Tensor *token, TF_Tensor *indices,
 }
 
 static bool run_keyed(const char *op, const char *const *keys, int count,
-                      TF_Tensor **tensors)
+                      const char *mode, TF_Tensor **tensors)
 {
     const struct standin_attr attrs[] = { { "keys", keys, count },
+                                          { mode == NULL ? NULL : "mode",
+                                            &mode, -1 },
                                           { NULL, NULL, 0 } };
     struct standin_run run = { .input_count = count };
 
@@ -191,12 +193,13 @@ static bool run_keyed(const char *op, const char *const *keys, int count,
 
 bool rig_broadcast(const char *const *keys, int count, TF_Tensor **tensors)
 {
-    return run_keyed("PsdBroadcast", keys, count, tensors);
+    return run_keyed("PsdBroadcast", keys, count, NULL, tensors);
 }
 
-bool rig_share(const char *const *keys, int count, TF_Tensor **tensors)
+bool rig_share(const char *const *keys, int count, const char *mode,
+               TF_Tensor **tensors)
 {
-    return run_keyed("PsdShare", keys, count, tensors);
+    return run_keyed("PsdShare", keys, count, mode, tensors);
 }
 
 float rig_first(TF_Tensor *tensor)

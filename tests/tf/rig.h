@@ -56,7 +56,8 @@ bool rig_wait(const char *group, const char *const *keys, int count,
               TF_Tensor **tensors, bool disabled);
 bool rig_take(const char *key, TF_Tensor *token, TF_Tensor *indices,
               bool disabled, TF_Tensor **values_p, TF_Tensor **indices_p);
-bool rig_share(const char *const *keys, int count, TF_Tensor **tensors);
+bool rig_share(const char *const *keys, int count, const char *mode,
+               TF_Tensor **tensors);
 bool rig_broadcast(const char *const *keys, int count, TF_Tensor **tensors);
 /* The tensor's first element; drops it. */
 float rig_first(TF_Tensor *tensor);

@@ -94,9 +94,12 @@ def share(graph, train, variables):
     keys = _register(shares, variables)
     with v1.name_scope("poseidon"), v1.control_dependencies([train]):
         values = [_read(variable) for variable in variables]
-        outs = core.ops.psd_share(values, keys=keys)
+        place = all(map(_in_place, variables))
+        outs = core.ops.psd_share(values, keys=keys,
+                                  mode="place" if place else "copy")
         shares.steps.add(outs[0].op._id)
-        done = v1.group(*_assign(variables, outs), name="shared")
+        done = v1.group(*(outs if place else _assign(variables, outs)),
+                        name="shared")
     trained = graph.get_collection_ref(v1.GraphKeys.TRAIN_OP)
     trained[:] = [done if op is train else op for op in trained]
     return done
@@ -155,6 +158,13 @@ def _count(variable):
 def _read(variable):
     """The value by then, not one that was read before."""
     return _tf.identity(variable.read_value())
+
+
+def _in_place(variable):
+    """Is what one reads the memory of the variable? A reference variable's
+    is, in the memory of the processor."""
+    return (variable.dtype._is_ref_dtype and
+            not _tf.config.list_physical_devices("GPU"))
 
 
 def _assign(variables, values):
