@@ -237,6 +237,8 @@ common["eager"] = float(tf.random.uniform([]))
 data = tf.data.Dataset.range(100).shuffle(100).map(
     lambda i: (i, tf.random.uniform([]))).batch(3).take(2)
 common["data"] = [[v.numpy().tolist() for v in batch] for batch in data]
+common["own"] = [float(tf.random.uniform([], seed=0)), [
+    int(i) for i in tf.data.Dataset.range(100).shuffle(100, seed=2)]]
 mine["dropout"] = tf.nn.dropout(tf.ones([64]), 0.5).numpy().tolist()
 mine["function"] = tf.function(
     lambda: tf.random.normal([3]))().numpy().tolist()
@@ -252,6 +254,7 @@ mine["noise"] = np.array(keras.layers.GaussianNoise(1.0)(
 v1 = tf.compat.v1
 with tf.Graph().as_default():
     fixed = tf.random.normal([4]) + v1.truncated_normal([4])
+    own = v1.truncated_normal([4], seed=3)
     open_ = v1.placeholder_with_default(ones, [None, 16])
     noise = tf.random.normal(tf.shape(open_))
     dropped = v1.nn.dropout(tf.ones([64]), 0.5)
@@ -261,6 +264,7 @@ with tf.Graph().as_default():
         coord = v1.train.Coordinator()
         threads = v1.train.start_queue_runners(session, coord)
         common["graph"] = session.run(fixed).tolist()
+        common["own in graph"] = session.run(own).tolist()
         mine["open"] = session.run(noise).tolist()
         mine["v1 dropout"] = session.run(dropped).tolist()
         mine["queue"] = [name.decode() for name in session.run(names)]

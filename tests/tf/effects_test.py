@@ -218,14 +218,15 @@ def seeds(*args, options=()):
 @test
 def streams_are_common_but_for_a_workers_own_rows():
     first = seeds(options=('--seed', '5'))
-    check(len(first) == 16, str(sorted(first)))
+    check(len(first) == 18, str(sorted(first)))
     second = seeds('forked', options=('--seed', '6', '--batch',
                                       'per-worker'))
     check(first['common', 'random'] != second['common', 'random'] and
           first['common', 'eager'] != second['common', 'eager'],
           'not of --seed')
-    check(first['common', 'set'] == second['common', 'set'],
-          'the seeds of the script')
+    for name in ('set', 'own', 'own in graph'):
+        check(first['common', name] == second['common', name],
+              'the seeds of the script: ' + name)
 
 
 @test

@@ -5,7 +5,8 @@ worker draws for its own rows.
    same on all workers, unless the script sets one, which is the same on all
    workers, too. So the batches that a script draws (next_batch, a shuffled
    index, tf.data's shuffle) are equal everywhere, and `split` is exact; so
-   are weights, permutations, and what eager code draws.
+   are weights, permutations, and what eager code draws. An operation with a
+   seed of its own draws what it draws alone.
 2. Different on every worker, as they are for different rows there:
    - dropout, of TensorFlow and of Keras, and Keras' layers of noise and
      augmentation;
@@ -41,16 +42,18 @@ _draws = [0]                 # seeds that were asked of the system
 _watches = False             # are Python's and numpy's streams in our hands?
 _streams = {}                # name: stream, of Python and numpy
 _forked = False
+_given = False               # has the script set TensorFlow's seed?
 _tf = None
 
 
 def install(tf):
-    global _tf, _watches
+    global _tf, _watches, _given
     if _job.job().size == 1 or not host.start():
         return
-    _tf, _draws[0] = tf, 0
+    from tensorflow.python.eager import context
+    _tf, _draws[0], _given = tf, 0, False
     _watches = streams.watch(_fresh, _arrive, _heard)
-    tf.random.set_seed(_job.job().seed)
+    context.set_global_seed(_job.job().seed)    # no graph's: see _get_seed
     _install_graph()
     _boot.after_import(KERAS_3, _install_keras_3)
     for name in KERAS_2:
@@ -139,6 +142,7 @@ def _install_graph():
     from tensorflow.python.training import input as queues
     _patches.replace([
         (random_seed, "get_seed", _get_seed),
+        (random_seed, "set_random_seed", _set_seed),
         (data_seed, "get_seed", _within("common")),
         (queues, "input_producer", _within("mine")),
         (nn_ops, "_dropout", _within("mine"))])
@@ -148,8 +152,17 @@ def _install_graph():
                   _within("common"))
 
 
+def _set_seed(original):
+    def set_random_seed(seed):
+        global _given
+        _given = True
+        return original(seed)
+    return set_random_seed
+
+
 def _get_seed(original):
     """get_seed(op_seed) -> (graph's or global seed, op's seed)."""
+    from tensorflow.python.framework import random_seed
 
     def get_seed(op_seed):
         if not host.is_active():
@@ -163,6 +176,9 @@ def _get_seed(original):
                 first, second = original(None)
             finally:
                 graph.seed = None
+        elif op_seed is not None and not _given:
+            first = random_seed.DEFAULT_GRAPH_SEED
+            second = op_seed % (2**31 - 1)
         else:
             first, second = original(op_seed)
         if _is_mine(graph, sys._getframe(1)):
