@@ -82,6 +82,7 @@ contrib.slim.conv2d contrib.slim.arg_scope contrib.slim.learning.train
 contrib.slim.prefetch_queue.prefetch_queue contrib.slim.losses
 contrib.slim.evaluation.evaluate_once contrib.metrics.streaming_accuracy
 contrib.losses.get_total_loss contrib.rnn.BasicLSTMCell
+contrib.distributions.Normal nn.seq2seq.rnn_decoder
 contrib.training.HParams contrib.data.Dataset
 examples.tutorials.mnist.input_data.read_data_sets
 python.framework.ops core compat.v1.Session __version__
@@ -141,6 +142,15 @@ same("sparse", tf.nn.sparse_softmax_cross_entropy_with_logits(f, [0, 1]),
          labels=tf.constant([0, 1]), logits=f))
 same("sigmoid", tf.nn.sigmoid_cross_entropy_with_logits(f, f[::-1]),
      tf.nn.sigmoid_cross_entropy_with_logits(f, targets=f[::-1]))
+classes, noise = tf.constant([[1], [0]], tf.int64), tf.zeros([2])
+drawn = ([0, 1], [[0.5], [0.5]], [0.5, 0.5])
+for name in ("nce_loss", "sampled_softmax_loss"):
+    loss = getattr(tf.nn, name)
+    same(name, loss(f, noise, f, classes, 2, 2, sampled_values=drawn),
+         loss(f, noise, labels=classes, inputs=f, num_sampled=2,
+              num_classes=2, sampled_values=drawn))
+    same(name, loss(f, noise, f, classes, 2, 2, sampled_values=drawn),
+         loss(f, noise, classes, f, 2, 2, sampled_values=drawn))
 same("reverse", tf.reverse(a, [False, True]), tf.reverse(a, [1]))
 same("mul", tf.mul(a, a), tf.constant(n * n))
 same("pack", tf.pack([a, a]), tf.constant(np.stack([n, n])))
@@ -162,9 +172,30 @@ for event in tf.train.summary_iterator(glob.glob("events/*")[0]):
                                          event.summary.value))
 cell = tf.nn.rnn_cell.BasicLSTMCell(4)
 out, _ = tf.nn.dynamic_rnn(cell, tf.zeros([2, 3, 5]), dtype=tf.float32)
+rnn, steps = tf.contrib.rnn, [tf.zeros([2, 5])] * 3
+both, _, _ = rnn.stack_bidirectional_dynamic_rnn(
+    [rnn.OutputProjectionWrapper(rnn.LSTMBlockCell(4), 6)],
+    [rnn.InputProjectionWrapper(rnn.GRUBlockCell(4), 7)],
+    tf.stack(steps, 1), dtype=tf.float32)
+words, _ = tf.nn.rnn(rnn.EmbeddingWrapper(rnn.BasicRNNCell(2), 9, 5),
+                     [tf.constant([[1], [8]])], dtype=tf.float32)
+made, _ = tf.contrib.legacy_seq2seq.basic_rnn_seq2seq(
+    steps, steps, rnn.BasicLSTMCell(4))
+tied, _ = tf.nn.seq2seq.tied_rnn_seq2seq(
+    steps, steps, rnn.BasicLSTMCell(4), lambda last, at: tf.zeros([2, 5]))
+loss = tf.nn.seq2seq.sequence_loss(
+    made, [tf.constant([0, 3])] * 3, [tf.ones([2])] * 3)
+kernels = [len([one for one in tf.trainable_variables()
+                if part in one.op.name and "kernel" in one.op.name])
+           for part in ("basic_rnn_seq2seq", "tied_rnn_seq2seq")]
+table = tf.contrib.lookup.index_table_from_tensor(tf.constant(["a", "b"]))
+found = table.lookup(tf.constant(["b", "z"]))
+sess.run(tf.tables_initializer())
 net = tf.layers.batch_normalization(tf.layers.dense(f, 3), training=True)
 sess.run(tf.initialize_all_variables())
 print("rnn", sess.run(out).shape, sess.run(net).shape)
+print("cells", [sess.run(one).shape for one in (both, words[0], tied[0])],
+      kernels, "%.4f" % sess.run(loss), sess.run(found))
 config = tf.ConfigProto(log_device_placement=False, use_sfb=True)
 config.gpu_options.allow_growth = True
 config.peer_addresses.append("tcp://10.0.0.1:7777")
@@ -250,7 +281,12 @@ with tf.Graph().as_default():
         tf.reduce_sum(w * w), tf.train.GradientDescentOptimizer(0.1))
     folder = tempfile.mkdtemp()
     loss = slim.learning.train(op, folder, number_of_steps=4)
-    print("train", loss < 1, tf.train.latest_checkpoint(folder) is not None)
+    path = tf.train.latest_checkpoint(folder)
+    print("train", loss < 1, path is not None)
+with tf.Graph().as_default():
+    w = slim.variable("w", [1], initializer=tf.zeros_initializer())
+    print("once", slim.evaluation.evaluate_once("", path, folder,
+                                                final_op=w) > 0)
 hparams = tf.contrib.training.HParams(rate=0.1, sizes=[1, 2], on=False)
 hparams.parse("rate=0.5,sizes=[3,4],on=true")
 print("hparams", hparams.rate, hparams.sizes, hparams.on)

@@ -159,9 +159,10 @@ def names_are_there_and_missing_ones_say_what_to_use():
 def values_and_orders_are_those_of_their_time():
     out, err = text_alone(cases.VALUES)
     check('DIFFERENT' not in out, out)
-    check(out.count(' same\n') == 16, out)
+    check(out.count(' same\n') == 20, out)
     contains(out, "tags 3 ['h', 'i/image/0', 'one', 'two']",
              'rnn (2, 3, 4) (2, 3)',
+             'cells [(2, 3, 10), (2, 2), (2, 4)] [2, 1] 1.3863 [ 1 -1]',
              "config [('batch_size', 32), ('block_size', 1048576), "
              "('num_push_threads', 1), ('peer_addresses', "
              "['tcp://10.0.0.1:7777']), ('use_sfb', True)] 8 True True",
@@ -187,7 +188,7 @@ def contrib_trains():
     contains(out, 'iris (150, 4) [50 50 50]', 'dnn True 80 7', 'both 3',
              "own ['acc', 'global_step', 'loss']", 'slim (2, 320)',
              "['Conv/weights', 'Conv/biases']", 'train True True',
-             'hparams 0.5 [3, 4] True')
+             'once [ True]', 'hparams 0.5 [3, 4] True')
 
 
 @test

@@ -38,6 +38,8 @@ PACKAGES = {
     "losses": ("losses", "python losses loss_ops"),
     "rnn": ("rnn", "python ops rnn rnn_cell core_rnn core_rnn_cell "
             "core_rnn_cell_impl rnn_cell_impl"),
+    "legacy_seq2seq": ("legacy_seq2seq", "python ops seq2seq"),
+    "distributions": ("distributions", "python ops"),
     "training": ("training", "python training training hparam"),
     "data": ("data", "python ops dataset_ops"),
     "util": ("util", "loader"),

@@ -11,6 +11,8 @@ HINTS = {
     "tf.estimator": ESTIMATOR,
     "tf.nn.seq2seq": "write the decoder with tf.nn.dynamic_rnn or "
                      "tf.while_loop",
+    "tf.contrib.legacy_seq2seq": "write the decoder with tf.nn.dynamic_rnn "
+                                 "or tf.while_loop",
     "tf.nn.sampled_softmax": "tf.nn.sampled_softmax_loss",
     "tf.contrib.seq2seq": "tensorflow_addons.seq2seq",
     "tf.contrib.crf": "tensorflow_addons.text.crf",
@@ -29,8 +31,7 @@ HINTS = {
     "tf.contrib.gan": "tensorflow_gan",
     "tf.contrib.factorization": "scikit-learn",
     "tf.contrib.graph_editor": "tf.graph_util, tf.import_graph_def",
-    "tf.contrib.distributions": "tensorflow_probability, or "
-                                "tf.distributions",
+    "tf.contrib.distributions": "tensorflow_probability",
     "tf.contrib.bayesflow": "tensorflow_probability",
     "tf.contrib.ffmpeg": "tensorflow_io",
     "tf.contrib.skflow": "tf.contrib.learn",

@@ -6,7 +6,7 @@ where they do not, the names.
 
 
 def table(tf):
-    return {"": _top(tf), "nn": _losses(tf)}
+    return {"": _top(tf), "nn": dict(_losses(tf), **_sampled(tf))}
 
 
 def _top(tf):
@@ -70,6 +70,23 @@ def _losses(tf):
     }
 
 
+def _sampled(tf):
+    """0.x: (weights, biases, inputs, labels, ...)."""
+    def loss(name):
+        function = getattr(tf.nn, name)
+
+        def sampled(weights, biases, *args, **words):
+            if len(args) > 1 and _is_whole(args[1]):
+                args = (args[1], args[0]) + args[2:]
+            return function(weights, biases, *args, **words)
+        sampled.__name__ = name
+        sampled.__doc__ = function.__doc__
+        return sampled
+
+    return {"nce_loss": loss("nce_loss"),
+            "sampled_softmax_loss": loss("sampled_softmax_loss")}
+
+
 def _is_list(value):
     return isinstance(value, (list, tuple))
 
@@ -81,8 +98,12 @@ def _is_axis(value):
     if _is_list(value) or value is None:
         return False
     shape = getattr(value, "shape", None)
+    return _is_whole(value) and (shape == () or
+                                 getattr(shape, "ndims", None) == 0)
+
+
+def _is_whole(value):
+    """An array or a tensor of integers."""
     dtype = getattr(value, "dtype", None)
-    whole = getattr(dtype, "is_integer", getattr(dtype, "kind", "")
-                    in ("i", "u"))
-    return bool(whole) and (shape == () or
-                            getattr(shape, "ndims", None) == 0)
+    return bool(getattr(dtype, "is_integer", getattr(dtype, "kind", "")
+                        in ("i", "u")))

@@ -154,6 +154,8 @@ def _build(module, v1):
     cells = Module("tensorflow.nn.rnn_cell", [v1.nn.rnn_cell, Lazy(
         "tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl")])
     table.setdefault("nn", {})["rnn_cell"] = cells
+    table["nn"]["seq2seq"] = Module("tensorflow.nn.seq2seq", [Lazy(
+        "poseidon.tf1.contrib.legacy_seq2seq")])
     for place in ("nn", "train", "image", "summary"):
         below[place] = Module("tensorflow." + place, [getattr(v1, place)],
                               table.get(place))

@@ -13,10 +13,14 @@ def _table(keys, values, default, key_dtype, value_dtype):
         keys, values, key_dtype, value_dtype), default)
 
 
+def _numbers(mapping):
+    """0, 1, ... for a list, an array or a tensor."""
+    return tf.range(tf.size(mapping, out_type=tf.int64), dtype=tf.int64)
+
+
 def index_table_from_tensor(mapping, num_oov_buckets=0, default_value=-1,
                             dtype=tf.string, name=None, **_):
-    count = len(mapping)
-    start = KeyValueTensorInitializer(mapping, list(range(count)), dtype,
+    start = KeyValueTensorInitializer(mapping, _numbers(mapping), dtype,
                                       tf.int64)
     if num_oov_buckets:
         return tf.lookup.StaticVocabularyTable(start, num_oov_buckets)
@@ -35,8 +39,8 @@ def index_table_from_file(vocabulary_file=None, num_oov_buckets=0,
 
 def index_to_string_table_from_tensor(mapping, default_value="UNK",
                                       name=None):
-    return _table(list(range(len(mapping))), mapping, default_value,
-                  tf.int64, tf.string)
+    return _table(_numbers(mapping), mapping, default_value, tf.int64,
+                  tf.string)
 
 
 def index_to_string_table_from_file(vocabulary_file, vocab_size=None,

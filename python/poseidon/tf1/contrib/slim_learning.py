@@ -91,6 +91,7 @@ def evaluate_once(master, checkpoint_path, logdir, num_evals=1,
                   summary_op_feed_dict=None, variables_to_restore=None,
                   session_config=None, hooks=None, **_):
     """num_evals times eval_op, then final_op, of one checkpoint."""
+    step = tf.train.get_or_create_global_step()  # the saver's, too
     saver = tf.train.Saver(variables_to_restore)
     creator = tf.train.ChiefSessionCreator(
         tf.train.Scaffold(saver=saver), master,
@@ -98,7 +99,6 @@ def evaluate_once(master, checkpoint_path, logdir, num_evals=1,
         config=unwrap(session_config))
     if summary_op is None:
         summary_op = tf.summary.merge_all()
-    step = tf.train.get_or_create_global_step()
     result = None
     with tf.train.MonitoredSession(creator, hooks=hooks) as session:
         if initial_op is not None:
