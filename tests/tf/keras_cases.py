@@ -194,6 +194,53 @@ def loop_by_hand():
 
 
 @case
+def loop_inside():
+    """The loop over the batches is in a function, too; the loss is a sum."""
+    model, optimizer = mlp(), keras.optimizers.Adam(1e-2)
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(20)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            rows = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                y, model(x, training=True))
+            loss = tf.reduce_sum(rows) / 20
+        grads = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(grads, model.trainable_variables))
+
+    @tf.function
+    def seen(trains):
+        rows = 0
+        for x, y in data:
+            if trains:
+                step(x, y)
+            rows += tf.shape(x)[0]
+        return rows
+
+    model.build((None, 12))
+    rows = [int(seen(True)) * int(os.environ.get('PSD_SIZE', 1))
+            for _ in range(3)]
+    for x, y in data:
+        step(x, y)
+    step(X, Y)
+    return result(model, loss=whole_loss(model), whole=int(seen(False)),
+                  parts=[abs(count - 201) < 20 for count in rows])
+
+
+@case
+def loop_vector():
+    """Nothing takes the mean of the rows, so a gradient is their sum."""
+    weight = tf.Variable(tf.zeros([12, 3]))
+    for x, y in batches(8):
+        with tf.GradientTape() as tape:
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                y, x @ weight)
+        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+    return dict(weight=weight.numpy().ravel().tolist(),
+                weights=zlib.crc32(weight.numpy().tobytes()))
+
+
+@case
 def loop_gan():
     """Two optimizers in one function, a gradient penalty in one of them."""
     maker = keras.Sequential([keras.layers.Dense(8, activation='relu'),
@@ -282,6 +329,17 @@ def on_batch():
     last = model.train_on_batch(X[:40], Y[:40], return_dict=True)
     return result(model, losses=losses,
                   last=[float(last[name]) for name in sorted(last)])
+
+
+@case
+def on_batch_sum():
+    model = keras.Sequential([keras.layers.Dense(3)])
+    model.compile(keras.optimizers.SGD(1e-2),
+                  keras.losses.SparseCategoricalCrossentropy(
+                      from_logits=True, reduction='sum'))
+    for at in range(0, 201, 40):
+        model.train_on_batch(X[at:at + 40], Y[at:at + 40])
+    return result(model, loss=whole_loss(model))
 
 
 @case

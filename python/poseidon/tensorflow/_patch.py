@@ -7,11 +7,13 @@ from poseidon import _boot, _job
 from poseidon.shared import first
 from poseidon.tensorflow import (
     aside, backend, cluster, data, everywhere, fetch, fields, gfiles, graph,
-    hooks, keras, keras_calls, keras_start, models, saver, seed, tape, writer)
+    graph_loop, hooks, keras, keras_calls, keras_start, models, saver, seed,
+    tape, writer)
 
 # Modules with install(tf) and uninstall().
 PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph,
-         cluster, keras, tape, keras_start, keras_calls, data, aside)
+         cluster, keras, tape, keras_start, keras_calls, data,
+         graph_loop, aside)
 OLDEST = (2, 15)     # of TensorFlow
 
 _applied = False

@@ -13,14 +13,14 @@ gradient was exchanged before the next is drawn, it is a training loop, the
 rest of it is cut, and so is the next loop over this data set at this line. A
 loop that trains nothing (evaluation, statistics, pictures) stays whole. As
 all workers compute the same on a whole batch, both are the same mathematics.
-A loop over a data set inside a tf.function stays whole, and says so.
+A loop over a data set inside a tf.function: graph_loop.py.
 """
 import collections
 import sys
 import threading
 import weakref
 
-from poseidon import _job
+from poseidon import _job, _lib
 from poseidon.shared import lines, rows as rows_
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_calls, keras_push, tape
@@ -41,11 +41,9 @@ def install(tf):
     _tf = tf
     if _job.job().size == 1:
         return
-    from tensorflow.python.autograph.operators import control_flow
     from tensorflow.python.data.ops import iterator_ops
     _Watched = _watched(iterator_ops.OwnedIterator)
     _patches.wrap(tf.data.Dataset, "__iter__", _iter)
-    _patches.wrap(control_flow, "_tf_dataset_for_stmt", _graph_loop)
 
 
 def uninstall():
@@ -232,11 +230,12 @@ class Loop:
             raise
         if self.cuts:
             return self.part(batch)
-        _weigh(1)
+        weigh(1)
         return batch
 
     def ended(self):
         if self.cuts:
+            weigh(1)
             for function in _at_end:
                 function()
 
@@ -246,12 +245,12 @@ class Loop:
         if not counts:
             lines.once("this data set gives rows one by one, which cannot "
                        "be cut: every worker trains on all of them")
-            _weigh(1)
+            weigh(1)
             return batch
         part = _cut(batch)
         say(counts[0], "split")
         lines.empty(share(counts[0]))
-        _weigh(int(part.rows))
+        weigh(int(part.rows), _lib.SUM)
         return part.data
 
     def deal(self, draw):
@@ -268,13 +267,15 @@ class Loop:
         counts = [_count(leaf) for leaf in _tf.nest.flatten(mine)]
         rows = next((int(count) for count in counts if count is not None), 1)
         say(rows, "per-worker")
-        _weigh(rows if job.rank < len(batches) else 0)
+        weigh(rows if job.rank < len(batches) else 0)
         return mine
 
 
-def _weigh(weight):
+def weigh(weight, op=_lib.MEAN):
+    """Rows of the step to come. SUM: they are parts of one batch, so that a
+    loss that is a sum over the batch is summed."""
     if core.started():
-        core.step(weight)
+        core.step(weight, op)
 
 
 def _watched(base):
@@ -299,14 +300,3 @@ def _watched(base):
                     None, None, "End of sequence") from None
 
     return OwnedIterator
-
-
-def _graph_loop(real):
-    def _tf_dataset_for_stmt(dataset, *args, **kwargs):
-        before = len(keras_push.sources())
-        result = real(dataset, *args, **kwargs)
-        if len(keras_push.sources()) > before:
-            lines.once("a loop over a data set inside a tf.function cannot "
-                       "be cut: every worker trains on whole batches")
-        return result
-    return _tf_dataset_for_stmt

@@ -11,7 +11,7 @@ import inspect
 
 import numpy as np
 
-from poseidon import _job
+from poseidon import _job, _lib
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
@@ -214,13 +214,14 @@ def _on_batch(real):
         words = bound.arguments
         named = {name: words[name] for name in ("x", "y", "sample_weight")
                  if words.get(name) is not None}
-        weight = 1
+        weight, op = 1, _lib.MEAN
         if _job.job().batch != "per-worker":
-            weight = _cut_arrays(named)
+            weight, op = _cut_arrays(named), _lib.SUM
             words.update(named)
         core.start(_tf)
-        core.step(weight)
+        core.step(weight, op)
         result = real(*bound.args, **bound.kwargs)
+        core.step(1)
         with keras_metrics.Together(self):
             logs = {name: _number(value) for name, value
                     in self.get_metrics_result().items()}

@@ -10,12 +10,13 @@ import contextlib
 import weakref
 
 from poseidon import _job
-from poseidon.tensorflow import bad, core, groups
+from poseidon.tensorflow import bad, core, groups, losses
 
 _tf = None
 _known = {}        # what is exchanged: its Sources
 _order = []        # the same, in order of first use
 _step = None       # (rows, op) of the training step that is being traced
+_made = 0          # exchanges that were written into a graph, or run
 _listeners = []    # called with the variables before their first exchange
 watch = bad.Watch()
 
@@ -60,6 +61,11 @@ def sources():
     return list(_order)
 
 
+def made():
+    """How often gradients were exchanged; in a tf.function: traced."""
+    return _made
+
+
 def counts():
     """[(group, steps that have ended)]"""
     return [(each.name, core.plug().psd_tf_steps(each.name))
@@ -98,9 +104,11 @@ def is_possible():
         _tf.compat.v1.get_default_graph(), "outer_graph")
 
 
-def exchange(grads, variables):
+def exchange(grads, variables, loss=None):
     """The means of all workers in place of the gradients; None stays."""
+    global _made
     core.start(_tf)
+    _made += 1
     chosen = [(grad, raw(variable), index) for index, (grad, variable)
               in enumerate(zip(grads, variables))
               if grad is not None and grad.dtype.base_dtype.name in core.FLOATS]
@@ -108,7 +116,7 @@ def exchange(grads, variables):
         return list(grads)
     mine = _sources_of(chosen)
     try:
-        answers = _ops(mine, [grad for grad, _, _ in chosen])
+        answers = _ops(mine, [grad for grad, _, _ in chosen], loss)
     except _tf.errors.OpError:    # eagerly
         watch.failed([mine.name], total() + 1)
         raise
@@ -153,10 +161,26 @@ def _is_sparse(grad):
     return isinstance(grad, _tf.IndexedSlices)
 
 
-def _ops(mine, grads):
+def _op_of(loss):
+    """Sums are summed, where the workers have parts of one batch: what is
+    said before the step tells. Eagerly only a loss that is not reduced shows
+    that it is a sum; what cannot be told is averaged."""
+    for each in _tf.nest.flatten(loss):
+        if not _tf.is_tensor(each):
+            return "mean"
+        if hasattr(each, "numpy"):
+            kind = "sum" if each.shape.rank else "mean"
+        else:
+            kind, _ = losses.look(each)
+        if kind != "sum":
+            return "mean"
+    return "step"
+
+
+def _ops(mine, grads, loss):
     tf, ops = _tf, core.ops
     with tf.name_scope("poseidon"):
-        rows, op = _step or (None, "step")
+        rows, op = _step or (None, _op_of(loss))
         weight = (tf.constant(-1.0, tf.float64) if rows is None
                   else tf.cast(rows, tf.float64))
         on = tf.constant(True)

@@ -5,7 +5,8 @@ From the loss we go down to the operations that take away the rows:
   Mean                      a mean
   Sum, L2Loss               a sum, if the first dimension is the batch's
   x / d                     a mean, if d is counted from the batch
-                            (tf.losses), else whatever x is
+                            (tf.losses) or is the number of rows that x sums
+                            up, where that is fixed; else whatever x is
 Signs, casts and factors on the way change nothing. Of several losses added
 all have to be of one kind; a term of variables alone (weight decay) goes with
 a mean. A mean over a worker's rows is averaged over the workers, weighted by
@@ -30,7 +31,8 @@ class _Look:
         self.memo = {}
         self.scalars = []    # on the way, of rows
 
-    def down(self, tensor):
+    def down(self, tensor, over=()):
+        """over: what it is divided by on the way; None: not known."""
         op = tensor.op
         if tensor.shape.rank == 0 and self.has_rows(tensor):
             self.scalars.append(tensor)
@@ -41,28 +43,32 @@ class _Look:
             self.penalty = self.penalty or op.type != "Const"
         elif op.type in _ADD:
             for value in op.inputs:
-                self.down(value)
+                self.down(value, over)
         elif op.type in _SCALE:
-            self.scaled(op)
+            self.scaled(op, over)
         elif op.type in ("Mean", "Sum") and self.takes_rows(op):
-            self.kinds.add(op.type.lower())
+            self.kinds.add("mean" if _is_count(op.inputs[0].shape, over)
+                           else op.type.lower())
         elif op.type == "L2Loss":
             self.kinds.add("sum")
         elif op.type in _PASS or op.type == "Mean":
-            self.down(op.inputs[0])
+            self.down(op.inputs[0], over)
         else:
             self.kinds.add("mean")
 
-    def scaled(self, op):
+    def scaled(self, op, over):
         left, right = op.inputs
         if op.type == "Mul":
-            self.down(left if self.has_rows(left) else right)
-            if self.has_rows(left) and self.has_rows(right):
+            if not self.has_rows(left):
+                left, right = right, left
+            factor = _number(right)
+            self.down(left, over + ((1 / factor,) if factor else ()))
+            if self.has_rows(right):
                 self.kinds.add("mean")
         elif self.has_rows(right):
             self.kinds.add("mean")
         else:
-            self.down(left)
+            self.down(left, over + (_number(right),))
 
     def takes_rows(self, op):
         """Does a reduction take the first dimension of rows? If their number
@@ -104,6 +110,29 @@ def _is_batch(op):
         rank = op.outputs[0].shape.rank
         return rank is None or rank > 0
     return any(word in op.type for word in _BATCH)
+
+
+def _is_count(shape, over):
+    """Is one of these the number of rows, or elements, of a fixed shape?"""
+    if not shape.rank or shape.as_list()[0] is None:
+        return False
+    counts = [shape.as_list()[0], shape.num_elements()]
+    return any(number is None or any(
+        count and abs(number - count) < 1e-6 * count for count in counts)
+        for number in over)
+
+
+def _number(tensor):
+    """The value of a scalar that is fixed in the graph, else None."""
+    from tensorflow.python.framework import tensor_util
+    if tensor.op.type == "Cast":
+        return _number(tensor.op.inputs[0])
+    whole = tensor.op.type == "Prod"
+    value = tensor_util.constant_value(
+        tensor.op.inputs[0] if whole else tensor)
+    if value is None or (value.size != 1 and not whole):
+        return None
+    return float(value.prod())
 
 
 def _constant(tensor):

@@ -111,7 +111,7 @@ def _gradient(real):
                 not any(variable.trainable for variable in variables)):
             return result
         grads = _tf.nest.flatten(result)
-        answers = keras_push.exchange(grads, variables)
+        answers = keras_push.exchange(grads, variables, target)
         _marks().update(variable._unique_id for grad, variable
                         in zip(grads, variables) if grad is not None)
         return _tf.nest.pack_sequence_as(sources, answers)
