@@ -53,13 +53,22 @@ def main(argv=None):
         print("state", tf.train.get_checkpoint_state(
             "more").model_checkpoint_path)
         saver.restore(session, "more/model.ckpt-2")
+        late()
+        tf.train.Saver().save(session, "graph/meta")
+        with tf.Graph().as_default():
+            tf.train.import_meta_graph("graph/meta.meta")
+            print("meta", len(tf.global_variables()))
+        late()
+        tf.train.Saver().save(session, "graph/values")
+        print("values", tf.train.NewCheckpointReader(
+            "graph/values").get_tensor("x"))
     writer = tf.train.SummaryWriter("events", tf.get_default_graph())
     writer.add_summary(tf.Summary(value=[tf.Summary.Value(
         tag="y", simple_value=1.5)]), 3)
     writer.flush()
     print("folder", writer.get_logdir())
     writer.close()
-    tf.train.write_graph(tf.get_default_graph(), "graph", "net.pbtxt")
+    tf.train.write_graph(tf.get_default_graph(), "net", "net.pbtxt")
     own = tempfile.mkdtemp()   # of each worker
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
@@ -73,6 +82,7 @@ def main(argv=None):
     print("left", os.path.exists(own))
 
 tf.gfile.MakeDirs("more")
+tf.gfile.MakeDirs("graph")
 tf.app.run()
 '''
 

@@ -88,14 +88,15 @@ def tutorial(slow):
     alike(job, 'old False', 'latest train/model.ckpt-11', 'x 111.0 11',
           "saved more/model.ckpt-2 ['more/model.ckpt-1', "
           "'more/model.ckpt-2']", 'state more/model.ckpt-2',
-          'folder events', 'own 0.0', 'left False')
+          'meta 2', 'values 111.0', 'folder events', 'own 0.0',
+          'left False')
     check('old.index' not in listing(job, 'train'), 'the old one is there')
     check([name for name in listing(job, 'more') if 'index' in name] ==
           ['model.ckpt-1.index', 'model.ckpt-2.index'],
           str(listing(job, 'more')))
     check(len(event_files(job, 'train')) == 1, str(listing(job, 'train')))
     check(len(event_files(job, 'events')) == 1, str(listing(job, 'events')))
-    check(listing(job, 'graph') == ['net.pbtxt'], 'the graph')
+    check(listing(job, 'net') == ['net.pbtxt'], 'the graph')
     return job
 
 

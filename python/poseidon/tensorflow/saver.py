@@ -29,8 +29,8 @@ def install(tf):
         return
     from tensorflow.python.checkpoint import checkpoint
     from tensorflow.python.checkpoint import checkpoint_management
-    from tensorflow.python.framework import graph_io
-    from tensorflow.python.training import saver
+    from tensorflow.python.framework import graph_io, meta_graph
+    from tensorflow.python.training import py_checkpoint_reader, saver
     _paths, _errors = checkpoint_management, tf.errors
     turns.start()
     _patches.wrap(saver.Saver, "save", _saver)
@@ -44,6 +44,9 @@ def install(tf):
                (graph_io, "write_graph", _write_graph)]
     readers = [(checkpoint_management, name, _finder)
                for name in ("latest_checkpoint", "get_checkpoint_state")]
+    readers += [(meta_graph, "read_meta_graph_file", _reader),
+                (py_checkpoint_reader, "NewCheckpointReader", _reader),
+                (checkpoint_management, "checkpoint_exists", _reader)]
     _patches.replace(writers + readers)
 
 
@@ -149,6 +152,19 @@ def _await(path, who):
                        "values come from there" % path)
         return False
     return True
+
+
+def _reader(original):
+    """Calls that are given a checkpoint, or the graph that lies beside it."""
+
+    def read(*args, **kwargs):
+        path = os.fsdecode([*args, *kwargs.values()][0])
+        if not _is_own(path):
+            name, kind = os.path.splitext(path)
+            _await(name if kind == ".meta" else path, original.__name__)
+        return original(*args, **kwargs)
+
+    return read
 
 
 def _forget_start(session):
