@@ -69,10 +69,10 @@ def entropy(logits, label):
         labels=label, logits=logits)
 
 
-def train(step, loss, feed, data, evaluated=None, steps=None):
+def train(step, loss, feed, data, evaluated=None, steps=None, target=''):
     """The usual loop: a run of step and loss, now and then an evaluation."""
     seen, whole = [], []
-    with v1.Session(config=config()) as session:
+    with v1.Session(target, config=config()) as session:
         session.run(v1.global_variables_initializer())
         for number in range(steps or STEPS):
             values = feed(*next(data))
@@ -100,6 +100,16 @@ def mlp(optimizer, resource, rows=32):
 @case
 def mlp_ref():
     return mlp(v1.train.AdamOptimizer(0.01), False)
+
+
+@case
+def local_server():
+    """A cluster of one is a script of one machine."""
+    x, y, feed = inputs(20)
+    server = v1.train.Server.create_local_server()
+    loss = tf.reduce_mean(entropy(dense(x, 10, 'only'), y))
+    step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    return train(step, loss, feed, batches(32, 20), target=server.target)
 
 
 @case

@@ -87,13 +87,14 @@ def _synchronous():
         _thread.sync = before
 
 
-def _begin():
-    """A worker makes its server: the script is distributed."""
+def _begin(tasks):
+    """A worker makes its server: the script is distributed, unless that
+    server is all it has (create_local_server)."""
     global _is_distributed
     if _is_distributed or not _job.job().inside:
         return
     local_sessions.install(_tf)
-    if _job.job().size == 1:
+    if _job.job().size == 1 or tasks == 1:
         return
     _is_distributed = True
     _job.job().batch = os.environ["PSD_BATCH"] = "per-worker"

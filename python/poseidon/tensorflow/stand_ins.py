@@ -12,8 +12,8 @@ _RUNNER = "poseidon_sync_replicas"
 
 
 def make_server(tf, began):
-    """The class that takes the place of tf.train.Server; began() is called
-    when a worker makes one."""
+    """The class that takes the place of tf.train.Server; began(tasks) is
+    called when a worker makes one of a cluster of so many."""
     real = tf.compat.v1.train.Server
 
     class Server:
@@ -30,7 +30,7 @@ def make_server(tf, began):
                     "psd_run -n 2 \"python train.py --job_name={job_name} "
                     "--task_index={task_index} ...\"" % _job.job().rank)
             if not self._is_ps:
-                began()
+                began(sum(len(job.tasks) for job in self._def.cluster.job))
 
         @property
         def server_def(self):
