@@ -332,6 +332,22 @@ def on_batch():
 
 
 @case
+def fixed_rows():
+    """A stateful layer has a state for each row of its batch."""
+    given = keras.Input(batch_shape=(8, 4, 3))
+    state = keras.layers.SimpleRNN(3, stateful=True)(given)
+    model = keras.Model(given, keras.layers.Dense(1)(state))
+    model.compile('sgd', 'mse')
+    x, y = X[:64].reshape(64, 4, 3), X[:64, 0]
+    model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False)
+    model.train_on_batch(x[:8], y[:8])
+    return dict(finite=bool(np.isfinite(norm(model)).all()),
+                weights=zlib.crc32(b''.join(
+                    np.ascontiguousarray(weight).tobytes()
+                    for weight in model.trainable_weights)))
+
+
+@case
 def on_batch_sum():
     model = keras.Sequential([keras.layers.Dense(3)])
     model.compile(keras.optimizers.SGD(1e-2),

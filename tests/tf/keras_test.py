@@ -101,7 +101,8 @@ def judge(made, workers, names):
 def two_workers_train_as_one():
     made = job(2, options=('--digest', 'step', '--trace'))
     judge(made, 2, plain())
-    contains(made.err, 'global batch 40 = 2 x 20 (split)')
+    contains(made.err, 'global batch 40 = 2 x 20 (split)',
+             'global batch 16 = 2 x 8 (per-worker)')
     check('Epoch' in made.log('worker_0.out'), 'no progress bar')
     check('Epoch' not in made.log('worker_1.out'), 'a progress bar twice')
     late_layers_leave_first(made)

@@ -76,14 +76,15 @@ def say(count, mode):
     lines.once(rows_.line(batch))
 
 
-def cut(dataset):
-    """A data set of batches as one of Cuts, and the mode it runs in."""
+def cut(dataset, whole=False):
+    """A data set of batches as one of Cuts, and the mode it runs in; whole:
+    no batch may be cut."""
     specs = [spec for spec in _tf.nest.flatten(dataset.element_spec)
              if _leading(spec)]
     if not specs:
         lines.once("this data set gives rows one by one, which cannot be "
                    "cut: it runs per-worker")
-    if not specs or _job.job().batch == "per-worker":
+    if not specs or whole or _job.job().batch == "per-worker":
         return _dealt(dataset, bool(specs)), "per-worker"
     joined = _joiner(dataset)
     return dataset.map(tape.plain(lambda *words: _cut(joined(words)))), "split"

@@ -106,7 +106,18 @@ def adopt(dataset):
     frame.wants = False
     if frame.kind == "evaluate" and not _job.job().shard_eval:
         return dataset, None
-    return data.cut(dataset)
+    return data.cut(dataset, _is_whole(frame.model))
+
+
+def _is_whole(model):
+    """Does a recurrent layer keep a state for each row of its batch? The
+    shapes of inputs tell less: Keras may have them from the first batch."""
+    if not any(getattr(each, "stateful", False) and hasattr(each, "cell")
+               for each in model._flatten_layers()):
+        return False
+    lines.once("a stateful layer has a state for each row: batches are not "
+               "cut, each worker takes its own as a whole (per-worker)")
+    return True
 
 
 def say(dataset, mode, batch_size):
@@ -215,7 +226,7 @@ def _on_batch(real):
         named = {name: words[name] for name in ("x", "y", "sample_weight")
                  if words.get(name) is not None}
         weight, op = 1, _lib.MEAN
-        if _job.job().batch != "per-worker":
+        if _job.job().batch != "per-worker" and not _is_whole(self):
             weight, op = _cut_arrays(named), _lib.SUM
             words.update(named)
         core.start(_tf)
