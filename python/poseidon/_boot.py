@@ -15,8 +15,8 @@ import sys
 
 FRAMEWORKS = {"torch": "poseidon.torch._patch",
               "tensorflow": "poseidon.tensorflow._patch",
-              "keras": "poseidon.tensorflow.backend",
-              "tf_keras": "poseidon.tensorflow.backend"}
+              "keras": "poseidon.keras.backend",
+              "tf_keras": "poseidon.keras.backend"}
 
 CLAIM = "PSD_BOOT"
 SAID = "PSD_BOOT_SAID"

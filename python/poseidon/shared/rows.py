@@ -37,6 +37,21 @@ def take(batch, sizes, rank):
     return batch[start:start + sizes[rank]]
 
 
+def cut(value, batch, rank):
+    """This rank's part, or what it is shown, of all arrays in a structure
+    that have the rows of the batch."""
+    if isinstance(value, dict):
+        return {key: cut(each, batch, rank) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [cut(each, batch, rank) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else (
+            type(value)(parts))
+    if not getattr(value, "ndim", 0) or len(value) != batch.total:
+        return value
+    start = sum(batch.sizes[:rank]) if batch.mine else 0
+    return value[start:start + batch.shown]
+
+
 def line(batch):
     """`global batch 128 = 4 x 32 (split)`"""
     sizes = batch.sizes

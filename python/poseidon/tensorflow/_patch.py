@@ -4,11 +4,11 @@ distributes itself."""
 import sys
 
 from poseidon import _boot, _job
-from poseidon.shared import first
+from poseidon.keras import backend
+from poseidon.shared import everywhere, first
 from poseidon.tensorflow import (
-    aside, backend, cluster, data, everywhere, fetch, fields, gfiles, graph,
-    graph_loop, hooks, keras, keras_calls, keras_start, models, saver, seed,
-    tape, writer)
+    aside, cluster, data, fetch, fields, gfiles, graph, graph_loop, hooks,
+    keras, keras_calls, keras_start, models, saver, seed, tape, writer)
 
 # Modules with install(tf) and uninstall().
 PARTS = (seed, gfiles, saver, writer, models, hooks, fetch, fields, graph,

@@ -1,9 +1,9 @@
 """A script that distributes itself is left alone: a strategy of tf.distribute
 other than the default one, the distribution API of Keras 3, Horovod."""
 from poseidon import _boot, _job
+from poseidon.keras import backend
 from poseidon.shared import lines
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import backend
 
 DEFAULTS = ("_DefaultDistributionStrategy", "_DefaultDistributionStrategyV1")
 

@@ -1,5 +1,5 @@
 """libposeidon_tf by TensorFlow and ctypes: the ops, the groups of keys that
-optimizers exchange, and values that all workers take from rank 0.
+optimizers exchange, and parameters for the digest.
 
 load() loads the plug-in, start() opens the session. That is collective, and
 bound to the thread that did it, so everything here is called on that thread,
@@ -11,7 +11,7 @@ import os
 import sys
 
 from poseidon import _job, _lib
-from poseidon.shared import turns
+from poseidon.shared import alike, turns
 from poseidon.tensorflow import groups, versions
 
 DENSE, SPARSE, VALUE, SHARED = 0, 1, 2, 3           # enum psd_tf_kind
@@ -85,7 +85,7 @@ def start(tensorflow):
     _lib.at_close(_plug.psd_tf_detach)
     _plug.psd_tf_stop_at_nan(int(_job.job().nan == "stop"))
     _started = True
-    versions.compare(tensorflow.__version__, same)
+    versions.compare(tensorflow.__version__)
     atexit.register(_join, os.getpid())
     for group, entries in _announced:
         _register(group, entries)
@@ -154,25 +154,10 @@ def step(weight, op=_lib.MEAN):
         _told = (weight, op)
 
 
-def same(values):
-    """Give numpy arrays the bits of rank 0, in place: [(name, array)], the
-    same on every worker, each array contiguous and writable. Collective."""
-    turns.passing()
-    for name, array in values:
-        if array.nbytes == 0 or _job.job().size == 1:
-            continue
-        words = (ctypes.c_uint64 * -(-array.nbytes // 8))()
-        ctypes.memmove(words, array.ctypes.data, array.nbytes)
-        _lib.check(_lib.library().psd_broadcast(
-            _lib.session(), _lib.tensor(*_value(name, array.nbytes)), words,
-            0))
-        ctypes.memmove(array.ctypes.data, words, array.nbytes)
-
-
 def announce_audits(values):
     """What audit() will be given: [(name, bytes)]. Collective, so that
     audit() is not."""
-    _lib.tensors([_value(name, size) for name, size in values if size])
+    _lib.tensors([alike.tensor(name, size) for name, size in values if size])
 
 
 def audit(values):
@@ -180,13 +165,8 @@ def audit(values):
     for name, array in values:
         if array.nbytes > 0:
             _lib.check(_lib.library().psd_audit(
-                _lib.session(), _lib.tensor(*_value(name, array.nbytes)),
-                array.ctypes.data, array.nbytes))
-
-
-def _value(name, size):
-    """The tensor of a value of so many bytes, for _lib.tensor()."""
-    return "value/%s:%d" % (name, size), _lib.INT64, -(-size // 8)
+                _lib.session(), _lib.tensor(*alike.tensor(
+                    name, array.nbytes)), array.ctypes.data, array.nbytes))
 
 
 def _path():

@@ -5,8 +5,7 @@ they find it."""
 import os
 
 from poseidon import _boot
-from poseidon.shared import archive, download, host
-from poseidon.tensorflow import everywhere
+from poseidon.shared import archive, download, everywhere, host
 
 MODULES = ("keras.src.utils.data_utils", "keras.src.utils.file_utils",
            "tf_keras.src.utils.data_utils",

@@ -7,8 +7,7 @@ removed or renamed meanwhile is no error for any but worker 0."""
 import os
 
 from poseidon import _job
-from poseidon.shared import files, host, turns
-from poseidon.tensorflow import everywhere
+from poseidon.shared import everywhere, files, host, turns
 
 _patches = everywhere.Patches()
 _errors = None

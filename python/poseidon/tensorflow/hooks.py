@@ -14,7 +14,7 @@ LoggingTensorHook logs on every worker, each into its own log.
 import numpy
 
 from poseidon import _job
-from poseidon.shared import host, turns
+from poseidon.shared import alike, host, turns
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import agree, core, hogwild
 
@@ -98,7 +98,7 @@ def _stop_at(original):
         if counts and _steps_together():
             last = numpy.array([self._last_step], numpy.int64)
             core.start(_tf)
-            core.same([("StopAtStepHook", last)])
+            alike.make([("StopAtStepHook", last)])
             self._last_step = int(last[0])
 
     return after_create_session

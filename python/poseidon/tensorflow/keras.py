@@ -5,28 +5,28 @@ is given and no tape has marked, before it clips or unscales; of a loss scale
 optimizer and the one inside it only the outer one does.
 """
 import gc
-import sys
 import threading
 import weakref
 import zlib
 
-from poseidon import _job, _lib
+from poseidon import _job
+from poseidon.keras import backend, callbacks, ground, metrics
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import (
-    agree, backend, callbacks, data, keras_calls, keras_fit, keras_metrics,
-    keras_push, tape)
+    agree, data, keras_fit, keras_ground, keras_push, tape)
 
 _tf = None
 _patches = Patches()
 _inside = threading.local()
 _norms = []          # weak references to layers with running statistics
-_batches = 0
 
 
 def install(tf):
     global _tf
     _tf = tf
     keras_push.install(tf)
+    if ground.now is None:  # tf.saved_model needs no Keras
+        ground.use(keras_ground)
 
 
 def uninstall():
@@ -40,25 +40,13 @@ def found(module):
     """Keras was imported; see backend.py."""
     prefix = module.__name__ + ".src."
     version = 3 if backend.is_3(module) else 2
+    ground.use(keras_ground)
+    callbacks.install(prefix, version)
     if _job.job().size == 1:
-        _patches.wrap(_load(prefix + "callbacks").CallbackList,
-                      "on_train_batch_end", _count_batches)
         return
     (_hook_3 if version == 3 else _hook_2)(prefix)
-    callbacks.install(_tf, prefix, version)
     _patches.wrap(module.layers.BatchNormalization, "build", _norm)
     data.at_end(_average)
-
-
-def _count_batches(real):
-    """A job of one: only progress is told."""
-    def on_train_batch_end(self, batch, logs=None):
-        global _batches
-        _batches += 1
-        _lib.check(_lib.library().psd_metrics(
-            _lib.session(), _batches, keras_calls.loss_of(logs), 0))
-        return real(self, batch, logs)
-    return on_train_batch_end
 
 
 def _norm(real):
@@ -78,7 +66,7 @@ def _average():
             layers = None
             gc.collect()  # what is dead may live on another worker
             layers = _living()
-        keras_metrics.average([variable for each in layers for variable in (
+        metrics.average([variable for each in layers for variable in (
             each.moving_mean, each.moving_variance)])
 
 
@@ -87,31 +75,26 @@ def _living():
     return [each for each in layers if each is not None and each.built]
 
 
-def _load(name):
-    __import__(name)
-    return sys.modules[name]
-
-
 def _hook_3(prefix):
-    base = _load(prefix + "optimizers.base_optimizer").BaseOptimizer
-    scale = _load(prefix + "optimizers.loss_scale_optimizer")
+    base = callbacks.load(prefix + "optimizers.base_optimizer").BaseOptimizer
+    scale = callbacks.load(prefix + "optimizers.loss_scale_optimizer")
     for owner in (base, scale.LossScaleOptimizer):
         _patches.wrap(owner, "apply", _apply)
-    trainer = _load(prefix + "backend.tensorflow.trainer")
+    trainer = callbacks.load(prefix + "backend.tensorflow.trainer")
     keras_fit.install(_tf, trainer.TensorFlowTrainer, 3)
     keras_fit.install_data(trainer.TFEpochIterator, "__init__", _epochs)
     keras_fit.install_data(trainer.TFEpochIterator, "reset", _reset)
 
 
 def _hook_2(prefix):
-    new = _load(prefix + "optimizers.optimizer")
-    old = _load(prefix + "optimizers.legacy.optimizer_v2")
-    scale = _load(prefix + "mixed_precision.loss_scale_optimizer")
+    new = callbacks.load(prefix + "optimizers.optimizer")
+    old = callbacks.load(prefix + "optimizers.legacy.optimizer_v2")
+    scale = callbacks.load(prefix + "mixed_precision.loss_scale_optimizer")
     for owner in (new._BaseOptimizer, new.Optimizer, old.OptimizerV2,
                   scale.LossScaleOptimizer, scale.LossScaleOptimizerV3):
         _patches.wrap(owner, "apply_gradients", _apply_pairs)
-    training = _load(prefix + "engine.training")
-    adapter = _load(prefix + "engine.data_adapter")
+    training = callbacks.load(prefix + "engine.training")
+    adapter = callbacks.load(prefix + "engine.data_adapter")
     keras_fit.install(_tf, training.Model, 2)
     keras_fit.install_data(adapter.DataHandler,
                            "_configure_dataset_and_inferred_steps", _handler)

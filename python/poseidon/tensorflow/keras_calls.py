@@ -7,6 +7,7 @@ import threading
 import numpy as np
 
 from poseidon import _job, _lib
+from poseidon.keras import callbacks
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_push, keras_start, tape
 
@@ -44,14 +45,9 @@ def note(rows):
 def tell(logs):
     """What Keras says of the batch that has ended."""
     global _loss
-    _loss = loss_of(logs)
+    _loss = callbacks.loss_of(logs)
     _lib.check(_lib.library().psd_metrics(
         _lib.session(), _steps, _loss, 0))
-
-
-def loss_of(logs):
-    value = (logs or {}).get("loss")
-    return math.nan if value is None or np.size(value) != 1 else float(value)
 
 
 def before():

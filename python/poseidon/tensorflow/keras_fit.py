@@ -1,35 +1,20 @@
-"""Model.fit and its relatives, of Keras 2 and 3.
+"""The data of Model.fit and its relatives, of Keras 2 and 3.
 
 The data set of a fit is replaced by its cut one where Keras hands it to the
 strategy; the training step then gets Cut(data, rows) and works on `data`,
-`rows` being the weight of its gradients. Metrics are those of all workers
-wherever all of them read them: at the end of an epoch, after train_on_batch.
-Evaluation sees all rows on every worker, or with PSD_SHARD_EVAL its part.
+`rows` being the weight of its gradients. Metrics: fit.py in poseidon/keras.
 """
 import functools
 import inspect
 
-import numpy as np
-
-from poseidon import _job, _lib
-from poseidon.shared import lines
+from poseidon import _job
+from poseidon.keras import fit
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import (
-    aside, core, data, keras_calls, keras_metrics, keras_push, tape)
+from poseidon.tensorflow import aside, data, keras_metrics, keras_push, tape
 
 _tf = None
 _patches = Patches()
-_frames = []         # of the calls of fit and evaluate that are going on
 _wrapped = set()     # functions that take Cuts
-
-
-class Frame:
-    """One call of fit or evaluate."""
-
-    def __init__(self, kind, model):
-        self.kind = kind
-        self.model = model
-        self.wants = True     # its data set is still to come
 
 
 def install(tf, trainer, version):
@@ -39,18 +24,13 @@ def install(tf, trainer, version):
     if _job.job().size == 1:
         return
     wrap = functools.partial(_patches.wrap, trainer)
-    wrap("fit", _caller("fit"))
-    wrap("evaluate", _caller("evaluate"))
-    wrap("predict", _quiet)
-    wrap("train_on_batch", _on_batch)
+    fit.install(trainer, version)
     wrap("make_train_function", _taker("train_step"))
     wrap("make_test_function", _taker("test_step"))
     wrap("reset_metrics", _reset)
     # Where it is defined: Keras compares, to know if it is the script's.
     owner = next(x for x in trainer.__mro__ if "compile" in vars(x))
     _patches.wrap(owner, "compile", _compile(version))
-    wrap("_get_metrics_result_or_logs" if version == 3
-         else "_validate_and_get_metrics_result", _result)
 
 
 def install_data(owner, name, maker):
@@ -59,65 +39,17 @@ def install_data(owner, name, maker):
 
 def uninstall():
     _patches.restore()
-    del _frames[:]
-
-
-def _bound(real, self, args, kwargs):
-    bound = inspect.signature(real).bind(self, *args, **kwargs)
-    if _job.job().rank and "verbose" in inspect.signature(real).parameters:
-        bound.arguments["verbose"] = 0
-    return bound
-
-
-def _quiet(real):
-    @tape.plain
-    def predict(self, *args, **kwargs):
-        bound = _bound(real, self, args, kwargs)
-        return real(*bound.args, **bound.kwargs)
-    return predict
-
-
-def _caller(kind):
-    def make(real):
-        @tape.plain
-        def call(self, *args, **kwargs):
-            bound = _bound(real, self, args, kwargs)
-            within = bool(_frames)
-            _frames.append(Frame(kind, self))
-            try:
-                result = real(*bound.args, **bound.kwargs)
-            finally:
-                _frames.pop()
-            if kind == "evaluate" and within and isinstance(result, dict):
-                # Decisions hang on it: equal to the bit on every worker.
-                result = keras_metrics.equal(result)
-            return result
-        return call
-    return make
+    fit.uninstall()
 
 
 def adopt(dataset):
     """The data set of the call that is going on, and its mode; None: it is
     left as it is."""
-    frame = _frames[-1] if _frames else None
-    if frame is None or not frame.wants or not isinstance(
-            dataset, _tf.data.Dataset):
+    frame = fit.wanting() if isinstance(dataset, _tf.data.Dataset) else None
+    if frame is None or frame.kind == "predict" or (
+            frame.kind == "evaluate" and not _job.job().shard_eval):
         return dataset, None
-    frame.wants = False
-    if frame.kind == "evaluate" and not _job.job().shard_eval:
-        return dataset, None
-    return data.cut(dataset, _is_whole(frame.model))
-
-
-def _is_whole(model):
-    """Does a recurrent layer keep a state for each row of its batch? The
-    shapes of inputs tell less: Keras may have them from the first batch."""
-    if not any(getattr(each, "stateful", False) and hasattr(each, "cell")
-               for each in model._flatten_layers()):
-        return False
-    lines.once("a stateful layer has a state for each row: batches are not "
-               "cut, each worker takes its own as a whole (per-worker)")
-    return True
+    return data.cut(dataset, fit.is_whole(frame.model))
 
 
 def say(dataset, mode, batch_size):
@@ -164,25 +96,13 @@ def _step_taker(name):
         def step(self, batch, *args, **kwargs):
             if not isinstance(batch, data.Cut):
                 return real(self, batch, *args, **kwargs)
-            with keras_push.training_step(batch.rows, _op(self)):
+            with keras_push.training_step(batch.rows,
+                                          fit.loss_kind(self)):
                 result = real(self, batch.data, *args, **kwargs)
             keras_metrics.only_with_rows(self, batch.rows)
             return result
         return step
     return make
-
-
-def _op(model):
-    """Is the loss a sum over the batch? Only where that is sure."""
-    loss = getattr(model, "loss", None)
-    found = [getattr(each, "reduction", None)
-             for each in _tf.nest.flatten(loss)]
-    if not found or not all(each == "sum" for each in found):
-        return "mean"
-    if getattr(model, "losses", None):
-        lines.once("the loss is a sum over the batch and there are "
-                   "regularisers: those are added once per worker")
-    return "sum"
 
 
 def _reset(real):
@@ -192,79 +112,6 @@ def _reset(real):
         keras_metrics.was_reset(self)
         return result
     return reset_metrics
-
-
-def _result(real):
-    """Keras asks for the metrics at the end of an epoch of fit and at the
-    end of an evaluation."""
-    @tape.plain
-    def metrics_result(self, logs):
-        frame = _frames[-1] if _frames else None
-        if frame is None or frame.model is not self or (
-                frame.kind == "evaluate" and not _job.job().shard_eval):
-            return real(self, logs)
-        if frame.kind == "fit":
-            keras_metrics.average_statistics(self)
-        with keras_metrics.Together(self, keep=True):
-            result = real(self, logs)
-        result = {name: _number(value) for name, value in result.items()}
-        if set(result) != set(self.get_metrics_result()):
-            return keras_metrics.mean_of(result)
-        return keras_metrics.equal(result)
-    return metrics_result
-
-
-def _number(value):
-    return value.numpy() if hasattr(value, "numpy") else value
-
-
-def _on_batch(real):
-    @tape.plain
-    def train_on_batch(self, *args, **kwargs):
-        bound = _bound(real, self, args, kwargs)
-        words = bound.arguments
-        named = {name: words[name] for name in ("x", "y", "sample_weight")
-                 if words.get(name) is not None}
-        weight, op = 1, _lib.MEAN
-        if _job.job().batch != "per-worker" and not _is_whole(self):
-            weight, op = _cut_arrays(named), _lib.SUM
-            words.update(named)
-        core.start(_tf)
-        core.step(weight, op)
-        result = real(*bound.args, **bound.kwargs)
-        core.step(1)
-        with keras_metrics.Together(self):
-            logs = {name: _number(value) for name, value
-                    in self.get_metrics_result().items()}
-        keras_calls.tell(logs)
-        if isinstance(result, dict):
-            return keras_metrics.equal(logs) if set(logs) == set(
-                result) else keras_metrics.mean_of(result)
-        values = keras_metrics.equal(logs)
-        count = len(result) if isinstance(result, (list, tuple)) else 1
-        if len(values) != count:
-            return result
-        return list(values.values()) if count > 1 or isinstance(
-            result, list) else type(result)(next(iter(values.values())))
-    return train_on_batch
-
-
-def _cut_arrays(named):
-    """Each worker its rows of the arrays, in place; how many they are."""
-    leaves = [leaf for value in named.values()
-              for leaf in _tf.nest.flatten(value) if np.ndim(leaf)]
-    if not leaves:
-        return 1
-    total = len(leaves[0])
-    batch = data.share(total)
-    start = sum(batch.sizes[:_job.job().rank]) if batch.mine else 0
-    data.say(total, "split")
-    lines.empty(batch)
-    for name, value in named.items():
-        named[name] = _tf.nest.map_structure(
-            lambda leaf: leaf[start:start + batch.shown]
-            if np.ndim(leaf) and len(leaf) == total else leaf, value)
-    return batch.mine
 
 
 def _compile(version):

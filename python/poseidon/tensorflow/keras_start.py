@@ -16,6 +16,7 @@ import weakref
 import numpy as np
 
 from poseidon import _job
+from poseidon.shared import alike
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import agree, core, keras_push
 
@@ -159,7 +160,7 @@ def _difference(variables):
     mine[8:16] = np.frombuffer(hashlib.sha256(whole).digest()[:8], np.uint8)
     mine[16:16 + len(whole)] = np.frombuffer(whole[:TEXT - 16], np.uint8)
     theirs = mine.copy()
-    core.same([("start/names", theirs)])
+    alike.make([("start/names", theirs)])
     if (mine == theirs).all():
         return None
     others = bytes(theirs[16:]).rstrip(b"\0").decode(errors="replace")
@@ -190,7 +191,7 @@ def _broadcast(variables):
     whole = np.concatenate([value.reshape(-1).view(np.uint8)
                             for value in values])
     mine = whole.copy()
-    core.same([("start/%d" % whole.size, whole)])
+    alike.make([("start/%d" % whole.size, whole)])
     at = 0
     for variable, value in zip(variables, values):
         end = at + value.nbytes

@@ -1,11 +1,11 @@
-"""Whole models: tf.saved_model.save, SavedModelBuilder and Keras' model.save
-and save_weights write on worker 0; loading what was saved waits for it. Keras
-2 and 3 save and load by the same four functions, under model's methods."""
+"""Whole models: tf.saved_model.save and SavedModelBuilder write on worker 0;
+loading what was saved waits for it, as with the models of Keras (saving.py in
+poseidon/keras)."""
 import os
 
 from poseidon import _boot, _job
-from poseidon.shared import files, host, turns
-from poseidon.tensorflow import everywhere, keras_start
+from poseidon.keras import saving
+from poseidon.shared import everywhere, files, host, turns
 
 KERAS = ("keras.src.saving.saving_api", "tf_keras.src.saving.saving_api")
 
@@ -19,10 +19,10 @@ def install(tf):
                                                loader_impl, save)
     turns.start()
     _patches.replace([
-        (save, "save", _saver(1, "export_dir")),
-        (load, "load", _loader(0, "export_dir"))])
+        (save, "save", saving.saver(1, "export_dir")),
+        (load, "load", saving.loader(0, "export_dir"))])
     _patches.wrap(loader_impl.SavedModelLoader, "__init__",
-                  _loader(1, "export_dir"))
+                  saving.loader(1, "export_dir"))
     _wrap_builder(builder_impl)
     for name in KERAS:
         _boot.after_import(name, _install_keras)
@@ -33,57 +33,8 @@ def uninstall():
 
 
 def _install_keras(module):
-    if not host.is_active():
-        return
-    _patches.replace([
-        (module, "save_model", _saver(1, "filepath")),
-        (module, "save_weights", _saver(1, "filepath")),
-        (module, "load_model", _loader(0, "filepath")),
-        (module, "load_weights", _loader(1, "filepath"))])
-
-
-def _path(at, name, args, kwargs):
-    """The path among the arguments; None: nothing to watch."""
-    if not host.is_active() or host.is_inside():
-        return None
-    path = kwargs.get(name, args[at] if len(args) > at else None)
-    if isinstance(path, bytes):
-        path = os.fsdecode(path)
-    if isinstance(path, str) and "://" in path:
-        return path
-    path = host.plain_path(path)
-    return None if path is not None and files.is_private(path) else path
-
-
-def _saver(at, name):
-    def make(original):
-        def save(*args, **kwargs):
-            path = _path(at, name, args, kwargs)
-            if path is None:
-                return original(*args, **kwargs)
-
-            def act():
-                # A tf.function that is traced for it is traced here alone.
-                with host.inside(), keras_start.alone():
-                    return original(*args, **kwargs)
-
-            return turns.write([path], act)
-        return save
-
-    return make
-
-
-def _loader(at, name):
-    def make(original):
-        def load(*args, **kwargs):
-            path = _path(at, name, args, kwargs)
-            if path is not None:
-                turns.read(path, "loading a model")
-            keras_start.loaded()
-            return original(*args, **kwargs)
-        return load
-
-    return make
+    if host.is_active():
+        saving.replace(_patches, module)
 
 
 def _wrap_builder(module):

@@ -6,7 +6,7 @@ values go in by the initializers, whose input is fed.
 import numpy
 
 from poseidon import _job
-from poseidon.tensorflow import core
+from poseidon.shared import alike
 
 _NAME = "_psd_started"
 CHECKED = "_psd_checked"
@@ -55,14 +55,14 @@ def run(tf, session, variables):
     """Collective."""
     values = _read(tf, session, variables)
     have = numpy.array([value is not None for value in values], numpy.uint8)
-    core.same([("start/%d" % len(have), have)])
+    alike.make([("start/%d" % len(have), have)])
     news = []
     for variable, value, there in zip(variables, values, have):
         if not there:
             continue
         array = _array(variable, value)
         before = array.tobytes()
-        core.same([(variable.op.name, array)])
+        alike.make([(variable.op.name, array)])
         if value is None or array.tobytes() != before:
             news.append((variable, array))
     if _job.job().rank != 0:

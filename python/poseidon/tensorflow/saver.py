@@ -12,8 +12,8 @@ import numbers
 import os
 
 from poseidon import _job
-from poseidon.shared import files, host, turns
-from poseidon.tensorflow import everywhere, run_start
+from poseidon.shared import everywhere, files, host, turns
+from poseidon.tensorflow import run_start
 
 STATE = "checkpoint"  # the file with the list of checkpoints
 

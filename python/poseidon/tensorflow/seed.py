@@ -25,13 +25,12 @@ worker draws for its own rows.
 Not covered: RandomState objects and tf.random.Generator made without a seed.
 """
 import contextlib
-import functools
 import sys
 import threading
 
 from poseidon import _boot, _job
-from poseidon.shared import host, streams
-from poseidon.tensorflow import everywhere
+from poseidon.keras import draws
+from poseidon.shared import everywhere, host, streams
 
 KERAS_3 = "keras.src.random.seed_generator"
 KERAS_2 = ("keras.src.backend", "tf_keras.src.backend")
@@ -202,24 +201,8 @@ def _is_mine(graph, frame):
 
 
 def _install_keras_3(module):
-    """The state of a SeedGenerator stays equal, what it gives is mixed."""
-    rank = _job.job().rank
-    if rank == 0 or not host.is_active():
-        return
-    number = streams.mixed(b"keras", rank) & 0x3fffffff
-
-    def make(original):
-        @functools.wraps(original)
-        def next_seed(self, *args, **kwargs):
-            seed = original(self, *args, **kwargs)
-            if not host.is_active():
-                return seed
-            # Integers wrap around; the second word counts the draws.
-            return seed + self.backend.convert_to_tensor(
-                [number, 0], dtype=seed.dtype)
-        return next_seed
-
-    _patches.wrap(module.SeedGenerator, "next", make)
+    if host.is_active():
+        draws.install(_patches, module, host.is_active)
 
 
 def _install_keras_2(module):

@@ -3,12 +3,13 @@ with a sentence that names both."""
 import numpy
 
 from poseidon import _job, _lib
+from poseidon.shared import alike
 
 ROOM = 64       # bytes of a version's name
 EXIT_CODE = 69  # EX_UNAVAILABLE
 
 
-def compare(version, same):
+def compare(version):
     """Every worker's version against that of rank 0. Collective."""
     job = _job.job()
     if job.size == 1:
@@ -16,7 +17,7 @@ def compare(version, same):
     mine = version.encode()[:ROOM]
     word = numpy.zeros(ROOM, numpy.uint8)
     word[:len(mine)] = list(mine)
-    same([("tensorflow version", word)])
+    alike.make([("tensorflow version", word)])
     first = word.tobytes().rstrip(b"\0").decode(errors="replace")
     if first == version:
         return

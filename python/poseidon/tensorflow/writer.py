@@ -7,8 +7,7 @@ Supervisor, an Estimator, a class that a script derives) needs no care."""
 import contextlib
 
 from poseidon import _job
-from poseidon.shared import files, host
-from poseidon.tensorflow import everywhere
+from poseidon.shared import everywhere, files, host
 
 _patches = everywhere.Patches()
 

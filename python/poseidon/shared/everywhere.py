@@ -1,6 +1,6 @@
-"""Functions of TensorFlow are known under many names: where they are defined,
-in the modules that took them from there, and in the public ones. Replacing
-one means all of them; methods of classes need no such care.
+"""Functions of TensorFlow and Keras are known under many names: where they are
+defined, in the modules that took them from there, and in the public ones.
+Replacing one means all of them; methods of classes need no such care.
 
 Looking through all modules takes time, so it is done once, for all parts
 together: what they replace within gathered() is put in place at its end. A

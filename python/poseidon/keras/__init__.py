@@ -1,0 +1,2 @@
+"""Poseidon for Keras, whatever framework it runs on: what the adapters of
+TensorFlow and PyTorch have in common."""

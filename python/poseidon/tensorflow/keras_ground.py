@@ -1,0 +1,48 @@
+"""TensorFlow under Keras: what poseidon/keras asks for, by its ground.py."""
+import contextlib
+
+import numpy as np
+
+from poseidon import _lib
+from poseidon.tensorflow import (
+    core, data, keras_calls, keras_push, keras_start, tape)
+
+plain, raw, tell = tape.plain, keras_push.raw, keras_calls.tell
+loaded, alone = keras_start.loaded, keras_start.alone
+
+
+def join():
+    core.start(keras_push._tf)
+
+
+def key(variable):
+    return variable._unique_id
+
+
+def is_number(variable):
+    return variable.dtype.is_floating or variable.dtype.is_integer
+
+
+def is_float(variable):
+    return variable.dtype.is_floating
+
+
+def read(variable):
+    return np.asarray(variable.numpy())
+
+
+def write(variable, value):
+    variable.assign(value)
+
+
+@contextlib.contextmanager
+def batch(mine):
+    if mine is not None:
+        data.say(mine.total, "split")
+    join()
+    if mine is not None:
+        core.step(mine.mine, _lib.SUM)
+    else:
+        core.step(1)
+    yield
+    core.step(1)
