@@ -1,8 +1,11 @@
 """After `import keras`: on which framework does it run?
 
 On TensorFlow its classes are hooked here, once all of both is there: either
-may import the other in the middle of its own import.
+may import the other in the middle of its own import. PyTorch is there when
+Keras is.
 """
+import importlib
+
 from poseidon import _boot, _job
 
 _early = []    # modules that were there before TensorFlow was
@@ -14,11 +17,13 @@ def apply(module):
     if name == "tensorflow":
         _early.append(module)
         catch_up()
+    elif name == "torch":
+        importlib.import_module("poseidon.torch.keras").found(module)
     elif _job.job().size > 1 and _boot.is_worker():
         _job.say("Keras runs on %s here, which Poseidon does not distribute: "
                  "every worker trains alone; with KERAS_BACKEND=tensorflow "
-                 "they train together" % {
-                     "jax": "JAX", "torch": "PyTorch"}.get(name, name))
+                 "or torch they train together"
+                 % {"jax": "JAX"}.get(name, name))
 
 
 def catch_up():

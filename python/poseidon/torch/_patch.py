@@ -3,9 +3,9 @@ installed in a fixed order, and taken out again when the script distributes
 itself."""
 from poseidon import _job
 from poseidon.shared import download, first
-from poseidon.torch import aside, data, exchange, save, seed, writer
+from poseidon.torch import aside, data, exchange, keras, save, seed, writer
 
-PARTS = (seed, data, exchange, save, download, writer, aside)
+PARTS = (seed, data, exchange, save, download, writer, keras, aside)
 OLDEST = (2, 1)      # of torch
 
 _applied = False

@@ -5,6 +5,7 @@ handed over), len(DataLoader), Module.train (see phase.py), torch.randint and
 randperm (see hand.py). Nothing is sent: all workers draw the same indices
 from the common stream (seed.py), and so they know each other's rows.
 """
+import contextlib
 import functools
 import math
 import os
@@ -80,6 +81,23 @@ def shown():
 def whole():
     """Has every worker the same batch? Then a sum must not be summed."""
     return _whole
+
+
+@contextlib.contextmanager
+def working_on(batch):
+    """The step in here is on this rows.Batch; None: on a batch of this
+    worker alone."""
+    global _current, _whole
+    before = _current, _whole
+    _current, _whole = batch, False
+    del _handed[:]
+    if batch is not None:
+        hint.cut(batch)
+    hand.stop()
+    try:
+        yield
+    finally:
+        _current, _whole = before
 
 
 def backward_seen():
@@ -198,7 +216,8 @@ def _length(real):
         if not _on:
             return count
         known = plan.facts(self)
-        mode = plan.mode_of(known, known.last or plan.guess(known))
+        mode = plan.mode_of(known, phase.told() or known.last
+                            or plan.guess(known))
         if mode not in ("per-worker", "items"):
             return count
         size = _job.job().size

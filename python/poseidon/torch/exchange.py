@@ -100,11 +100,27 @@ def _off():
     forward.forget()
 
 
-def _active():
+def active():
+    """The passes.Exchange; None: there is nothing to exchange (yet)."""
     return _state if _state is not None and _state.on else None
 
 
 # ---- optimizers
+
+def meet(optimizer):
+    """An optimizer that is none of torch's, but has param_groups and state
+    like one. Collective."""
+    if join() is not None:
+        seed.fork()
+    _register(optimizer)
+
+
+def loaded():
+    """Values came from elsewhere: another start is needed."""
+    state = active()
+    if state is not None and not state.table.unstarted:
+        state.flag |= passes.LOADED
+
 
 def _make(real):
     def __init__(self, *args, **kwargs):
@@ -118,14 +134,14 @@ def _make(real):
 def _add_group(real):
     def add_param_group(self, *args, **kwargs):
         real(self, *args, **kwargs)
-        state = _active()
+        state = active()
         if state is not None and self in state.table.optimizers:
             _register(self)
     return add_param_group
 
 
 def _register(optimizer):
-    state = _active()
+    state = active()
     if state is not None:
         state.table.add_optimizer(optimizer)
         if state.table.unstarted:
@@ -133,7 +149,7 @@ def _register(optimizer):
 
 
 def _start():
-    state = _active()
+    state = active()
     if state is not None and state.table.unstarted:
         state.start()
 
@@ -141,7 +157,7 @@ def _start():
 def _zero_optimizer(real):
     def zero_grad(self, set_to_none=True):
         real(self, set_to_none)
-        state = _active()
+        state = active()
         if state is not None:
             state.zeroed((p for group in self.param_groups
                           for p in group["params"]), set_to_none)
@@ -151,7 +167,7 @@ def _zero_optimizer(real):
 def _zero_module(real):
     def zero_grad(self, set_to_none=True):
         real(self, set_to_none)
-        state = _active()
+        state = active()
         if state is not None:
             state.zeroed(self.parameters(), set_to_none)
     return zero_grad
@@ -160,21 +176,19 @@ def _zero_module(real):
 def _load(real):
     def load_state_dict(self, *args, **kwargs):
         result = real(self, *args, **kwargs)
-        state = _active()
-        if state is not None and not state.table.unstarted:
-            state.flag |= passes.LOADED
+        loaded()
         return result
     return load_state_dict
 
 
 def _before_step(optimizer, args, kwargs):
-    state = _active()
+    state = active()
     if state is not None:
         state.before_step(optimizer)
 
 
 def _after_step(optimizer, args, kwargs):
-    state = _active()
+    state = active()
     if state is not None:
         state.after_step(optimizer)
 
@@ -222,7 +236,7 @@ def _scaler(torch):
 
 def _reading(real):
     def reader(*args, **kwargs):
-        state = _active()
+        state = active()
         if state is not None and state.owing and not state.open:
             with state.lock:
                 state.flush()
@@ -232,7 +246,7 @@ def _reading(real):
 
 def _scaling(real):
     def scale(self, *args, **kwargs):
-        state = _active()
+        state = active()
         if state is not None and self.is_enabled():
             state.watch.scaled = True
         return real(self, *args, **kwargs)
@@ -242,7 +256,7 @@ def _scaling(real):
 def _nesting(real):
     @functools.wraps(real)
     def forward(*args, **kwargs):
-        state = _active()
+        state = active()
         if state is not None:
             state.deep = True
         return real(*args, **kwargs)

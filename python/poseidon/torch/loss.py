@@ -13,6 +13,8 @@ the way change nothing. Of several losses added all have to be of one kind; a
 term of parameters alone (a penalty on weights) goes with a mean. What cannot
 be told is averaged, and one line says so.
 """
+import contextlib
+
 from poseidon import _job
 from poseidon.torch import data
 
@@ -29,6 +31,7 @@ _NORM = frozenset("LinalgVectorNorm Norm Dot Mv Mm Trace".split())
 _NAMES = {}          # name of a node: its operation
 
 _constants = set()   # divisors that were the size of a whole batch
+_told = None         # the kind, where Keras knows it
 
 
 class _Found:
@@ -64,12 +67,25 @@ def kind(tensors, mine, total):
     return look(tensors, mine, total)[0]
 
 
+@contextlib.contextmanager
+def telling(what):
+    """The losses of backward passes in here are of this kind."""
+    global _told
+    before, _told = _told, what
+    try:
+        yield
+    finally:
+        _told = before
+
+
 def look(tensors, mine, total):
     """The kind, and how much this worker counts in a mean: its rows; for one
     loss that counts other things (targets without ignore_index, weights of
     classes) those, where they can be read without waiting for a device."""
-    found = _walk(tensors, mine, total)
     rows = 1.0 if mine is None else float(mine)
+    if _told is not None:
+        return "mean" if data.whole() else _told, rows
+    found = _walk(tensors, mine, total)
     if _judge(found) == "sum":
         return "sum", rows
     if mine and found.kinds == {"mean"} and found.parts == 1 and (
@@ -147,9 +163,7 @@ def _down(node, found, divisors):
         elif what == "Div":
             divisors = divisors + [_number(node)]
         elif what in _BEND:
-            found.notes.append("%s() of a mean or sum over rows: it is "
-                               "averaged, which is not quite what one worker "
-                               "alone computes" % what.lower())
+            _note_bend(node, what, found)
         elif what not in _PASS and what not in _ADD:
             break
         children = _children(node)
@@ -164,6 +178,17 @@ def _down(node, found, divisors):
     found.kinds.add("unknown")
     found.notes.append("a loss that ends in %s" % _operation(node))
     return None
+
+
+def _note_bend(node, what, found):
+    """Not of a quotient that is 0 where its divisor is, as Keras takes
+    means."""
+    children = _children(node)
+    if what != "Where" or len(children) != 1 or (
+            _operation(children[0]) != "Div"):
+        found.notes.append("%s() of a mean or sum over rows: it is averaged, "
+                           "which is not quite what one worker alone "
+                           "computes" % what.lower())
 
 
 def _reduction(node, what, found, divisors):

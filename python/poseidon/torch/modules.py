@@ -4,14 +4,17 @@ and for names.
 
 Patched: Module.__init__ and Module.__setstate__ (copies and unpickled ones).
 """
+import contextlib
 import weakref
 
 from poseidon.shared.patches import Patches
 
 STATISTICS = ("running_mean", "running_var")
+KERAS = ("moving_mean", "moving_variance")  # variables of Keras' layers
 
 _made = weakref.WeakValueDictionary()   # number: module
 _count = 0
+_alone = 0      # inside of alone()
 _patches = Patches()
 
 
@@ -30,10 +33,22 @@ def uninstall():
 def _noting(real):
     def made(self, *args, **kwargs):
         global _count
-        _made[_count] = self
-        _count += 1
+        if not _alone:
+            _made[_count] = self
+            _count += 1
         return real(self, *args, **kwargs)
     return made
+
+
+@contextlib.contextmanager
+def alone():
+    """What this worker makes in here, the others do not have."""
+    global _alone
+    _alone += 1
+    try:
+        yield
+    finally:
+        _alone -= 1
 
 
 def count():
@@ -55,6 +70,10 @@ def values():
     """[(name, tensor)]: parameters and buffers of all modules."""
     found = []
     for name, module in all_made():
+        for key in KERAS:
+            tensor = statistic(module, key)
+            if tensor is not None:
+                found.append(("%s/%s" % (name, key), tensor))
         for kind in ("_parameters", "_buffers"):
             for key, tensor in (module.__dict__.get(kind) or {}).items():
                 if tensor is not None:
@@ -66,12 +85,19 @@ def statistics():
     """[(name, module, key)]: running statistics that are averaged."""
     found = []
     for name, module in all_made():
-        buffers = module.__dict__.get("_buffers") or {}
-        for key in STATISTICS:
-            tensor = buffers.get(key)
+        for key in STATISTICS + KERAS:
+            tensor = statistic(module, key)
             if tensor is not None and tensor.is_floating_point():
                 found.append(("%s/%s" % (name, key), module, key))
     return found
+
+
+def statistic(module, key):
+    """The tensor of a running statistic; None: there is none."""
+    if key in KERAS:
+        value = getattr(module.__dict__.get(key), "_value", None)
+        return value if hasattr(value, "is_floating_point") else None
+    return (module.__dict__.get("_buffers") or {}).get(key)
 
 
 def path(tensor):

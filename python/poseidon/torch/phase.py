@@ -3,7 +3,9 @@
 `last()` is what the last Module.train() or eval() said, leaving out those
 that say nothing about the run: parts of a model that is itself training
 (frozen BatchNorm), and models without a parameter to train (a teacher).
+Keras knows what it reads a loader for, and says it: within `telling`.
 """
+import contextlib
 import weakref
 
 from poseidon.shared.patches import Patches
@@ -12,6 +14,7 @@ _last = None      # True: train(), False: eval(), None: neither was called
 _trains = None    # weak reference to what train() was last called on
 _depth = 0        # train() calls itself for every child
 _has_norm = False
+_told = None      # by telling()
 _patches = Patches()
 
 
@@ -51,6 +54,22 @@ def uninstall():
 
 def last():
     return _last
+
+
+@contextlib.contextmanager
+def telling(kind):
+    """Loaders are read for "train" or "eval" in here; "open": to look at
+    them; None: nothing is known."""
+    global _told
+    before, _told = _told, kind
+    try:
+        yield
+    finally:
+        _told = before
+
+
+def told():
+    return _told
 
 
 def has_norm():

@@ -9,6 +9,8 @@ of these modes:
   items       as per-worker, for items that come one by one: all are read,
               every P-th is handed over
   shard       as split, for evaluation: nothing is handed over twice
+  cut         as split, for items that are batches, as all are with Keras:
+              they are read whole and cut afterwards
   whole       all of it, on every worker
 Every rank draws the same indices from the common stream, so all of them know
 the rows of all, and the end.
@@ -70,14 +72,16 @@ def mode_of(known, kind, index=None):
     batched = known.batched or known.lists or (
         isinstance(index, list) and not known.iterable
         and all(isinstance(row, int) for row in index))
-    if job.batch != "per-worker" and batched:
-        return "split"
+    if job.batch != "per-worker" and (batched or phase.told()):
+        return "split" if batched else "cut"
     return "per-worker" if batched or not known.iterable else "items"
 
 
 def guess(known):
-    """For training or for evaluation? Grad mode says it, or what was seen of
-    the loader, or what the script told its model."""
+    """For training or for evaluation? Keras says it, or grad mode, or what
+    was seen of the loader, or what the script told its model."""
+    if phase.told():
+        return phase.told()
     if not _torch.is_grad_enabled() or known.learned == "eval":
         return "eval"
     return "eval" if phase.last() is False and (
@@ -231,6 +235,8 @@ class Plan:
     def receive(self, real):
         if self.mode == "items":
             return self.items(real)
+        if self.mode == "cut":
+            return self.cut(real)
         while True:
             data = real()
             if self.facts.iterable:
@@ -242,6 +248,16 @@ class Plan:
                                   data.shown)
                 return data.data, None if self.mode == "shard" else batch
             return data, self.queue.popleft() if self.queue else None
+
+    def cut(self, real):
+        data = real()
+        if self.queue:
+            self.queue.popleft()
+        count = _rows(data)
+        if count is None:
+            return data, None
+        batch = rows.share(count, self.rank, self.size)
+        return rows.cut(data, batch, self.rank), batch
 
     def items(self, real):
         group = [real()]

@@ -49,7 +49,7 @@ def _is_sendable(torch, table, tensor):
 
 
 def _states(torch, table):
-    """[(name, tensor)]: floating state tensors of the optimizers."""
+    """[(name, tensor)]: state tensors of the optimizers."""
     found = []
     for optimizer, number in sorted(table.optimizers.items(),
                                     key=lambda item: item[1]):
@@ -59,9 +59,8 @@ def _states(torch, table):
                 if not isinstance(state, dict):
                     continue
                 for key, value in state.items():
-                    if torch.is_tensor(value) and (
-                            value.is_floating_point()
-                            and _is_sendable(torch, table, value)):
+                    if torch.is_tensor(value) and _is_sendable(
+                            torch, table, value):
                         found.append(("o%d/g%d/p%d/%s" % (number, g, p, key),
                                       value))
     return found

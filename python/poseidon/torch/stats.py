@@ -21,18 +21,19 @@ class Statistics:
         for reference, key, name in self._rows():
             module = reference()
             if module is not None:
-                self._slot(name, module._buffers.get(key))
+                self._slot(name, modules.statistic(module, key))
 
     def push(self, lib, step):
         """Hand over what has changed since the last exchange; those slots."""
         pushed = []
         for reference, key, name in self._rows():
             module = reference()
-            value = module._buffers.get(key) if module is not None else None
+            value = modules.statistic(module, key) if (
+                module is not None) else None
             if value is None:
                 continue
             slot = self._slot(name, value)
-            now = _state(module, value)
+            now = _state(module, key, value)
             if slot is None or (slot.state == now and now is not None) or (
                     now is None and not module.training):
                 continue
@@ -62,10 +63,11 @@ class Statistics:
         """All workers have the same values now."""
         for reference, key, name in self._rows():
             module, slot = reference(), self.known.get(name)
-            value = module._buffers.get(key) if module is not None else None
+            value = modules.statistic(module, key) if (
+                module is not None) else None
             if slot is not None and value is not None:
                 slot.ref = weakref.ref(value)
-                slot.state = _state(module, value)
+                slot.state = _state(module, key, value)
 
     def _rows(self):
         if self.seen != modules.count():
@@ -91,10 +93,12 @@ class Statistics:
         return slot
 
 
-def _state(module, value):
+def _state(module, key, value):
     """Changes whenever the statistic may have changed; None: not known.
     Kernels write it behind the version counter's back, so the number of
-    batches tells."""
+    batches tells; Keras assigns."""
+    if key in modules.KERAS:
+        return id(value), value._version
     batches = module._buffers.get("num_batches_tracked")
     if batches is None or "InstanceNorm" in type(module).__name__:
         return None  # the latter counts no batches
