@@ -82,8 +82,10 @@ class Source:
 
     @property
     def state(self):
+        """Before the first step it is the same on all workers."""
         optimizer, groups = self.optimizer(), self.param_groups
-        if not groups or not groups[0]["params"]:
+        if not groups or not groups[0]["params"] or (
+                not int(optimizer._iterations._value)):
             return {}
         return {groups[0]["params"][0]: {
             "%d" % at: variable._value
@@ -132,6 +134,7 @@ def _apply(real):
                 else list(trainable_variables)))
             if source.optimizer() is not self:
                 state.watch.scaled = True
+            state.meter.loss /= float(self.scale_loss(_torch.ones(())))
             real(self, grads, trainable_variables)
             state.after_step(source)
         finally:

@@ -256,7 +256,9 @@ class Plan:
         count = _rows(data)
         if count is None:
             return data, None
-        batch = rows.share(count, self.rank, self.size)
+        sizes = rows.rows(count, self.size, self.least())
+        batch = rows.Batch("split", sizes, self.rank,
+                           sizes[self.rank] or min(count, 2))
         return rows.cut(data, batch, self.rank), batch
 
     def items(self, real):
