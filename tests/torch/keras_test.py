@@ -252,6 +252,13 @@ print("EQUAL", bits(again), [float(value.sum()) for value in (
     each.numpy() for each in again.optimizer.variables)])
 model.load_weights("best.keras")
 print("BEST", bits(model))
+child = os.fork() if other else 0       # trains alone, on whole batches
+if other and child == 0:
+    alone = keras.Sequential([layers.Dense(1)])
+    alone.compile("sgd", "mse")
+    history = alone.fit(X, X[:, :1], batch_size=20, verbose=0)
+    os._exit(int(alone.optimizer.iterations) + len(history.epoch))
+assert not child or os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 6
 print("MASKS", [model.layers[at].mask for at in (2, 4)], file=sys.stderr)
 """
 

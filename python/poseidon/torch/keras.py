@@ -16,7 +16,7 @@ import random
 import threading
 import weakref
 
-from poseidon import _job
+from poseidon import _boot, _job
 from poseidon.keras import callbacks, draws, fit, ground, metrics, saving
 from poseidon.shared import everywhere, host, lines
 from poseidon.torch import data, exchange, loss, phase, seed
@@ -50,6 +50,7 @@ def found(module):
     from poseidon.torch import keras_ground
     ground.use(keras_ground)
     callbacks.install(PREFIX, 3)
+    _boot.on_fork(uninstall)
     if _job.job().size == 1:
         return
     trainer = callbacks.load(PREFIX + "backend.torch.trainer")
