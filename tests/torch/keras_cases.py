@@ -255,6 +255,22 @@ def few_rows():
 
 
 @case
+def fixed_rows():
+    """A stateful layer has a state for each row of its batch."""
+    given = keras.Input(batch_shape=(8, 4, 3))
+    state = layers.SimpleRNN(3, stateful=True)(given)
+    model = keras.Model(given, layers.Dense(1)(state))
+    model.compile('sgd', 'mse')
+    x, y = X[:72].reshape(72, 4, 3), X[:72, 0]
+    model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False)
+    model.train_on_batch(x[:8], y[:8])
+    return dict(finite=bool(np.isfinite(norm(model)).all()),
+                weights=zlib.crc32(b''.join(
+                    weight.numpy().tobytes()
+                    for weight in model.trainable_weights)))
+
+
+@case
 def sums():
     model = mlp(keras.optimizers.SGD(0.002), metrics=(),
                 loss=keras.losses.SparseCategoricalCrossentropy(

@@ -262,7 +262,8 @@ def _hand_over(mine, batch):
     if not mine.named:
         mine.named = True
         hint.cut(batch)
-        lines.batch(batch)
+        if not phase.is_whole():
+            lines.batch(batch)
 
 
 def _ended(mine):

@@ -285,7 +285,9 @@ def _epochs(real):
             self.psd_kind = "train" if frame.kind == "fit" else "eval"
         else:
             self.psd_kind = "eval" if fit.is_going_on() else None
-        with phase.telling(self.psd_kind):
+        self.psd_whole = self.psd_kind == "train" and (
+            fit.is_whole(frame.model))
+        with phase.telling(self.psd_kind, self.psd_whole):
             real(self, *args, **kwargs)
         _shorten(self)
     return __init__
@@ -302,8 +304,8 @@ def _shorten(epochs):
     """Per worker there are fewer batches; len() of a DataLoader says so
     itself."""
     if epochs.psd_kind == "train" and epochs._num_batches and (
-            _job.job().batch == "per-worker"
-            and not hasattr(epochs.data_adapter, "_dataloader")):
+            epochs.psd_whole or _job.job().batch == "per-worker") and (
+            not hasattr(epochs.data_adapter, "_dataloader")):
         epochs._num_batches = -(-epochs._num_batches // _job.job().size)
 
 
@@ -317,6 +319,6 @@ def _warn(real):
 
 def _next(real):
     def __next__(self):
-        with phase.telling(self.psd_kind):
+        with phase.telling(self.psd_kind, self.psd_whole):
             return real(self)
     return __next__

@@ -15,6 +15,7 @@ _trains = None    # weak reference to what train() was last called on
 _depth = 0        # train() calls itself for every child
 _has_norm = False
 _told = None      # by telling()
+_whole = False    # the same: batches must not be cut
 _patches = Patches()
 
 
@@ -57,19 +58,24 @@ def last():
 
 
 @contextlib.contextmanager
-def telling(kind):
+def telling(kind, whole=False):
     """Loaders are read for "train" or "eval" in here; "open": to look at
-    them; None: nothing is known."""
-    global _told
-    before, _told = _told, kind
+    them; None: nothing is known. whole: no batch may be cut."""
+    global _told, _whole
+    before, _told, _whole = (_told, _whole), kind, whole
     try:
         yield
     finally:
-        _told = before
+        _told, _whole = before
 
 
 def told():
     return _told
+
+
+def is_whole():
+    """Does training take whole batches, whatever --batch says?"""
+    return _whole
 
 
 def has_norm():

@@ -72,7 +72,8 @@ def mode_of(known, kind, index=None):
     batched = known.batched or known.lists or (
         isinstance(index, list) and not known.iterable
         and all(isinstance(row, int) for row in index))
-    if job.batch != "per-worker" and (batched or phase.told()):
+    if job.batch != "per-worker" and not phase.is_whole() and (
+            batched or phase.told()):
         return "split" if batched else "cut"
     return "per-worker" if batched or not known.iterable else "items"
 
@@ -217,7 +218,7 @@ class Plan:
             mine = group[self.rank]
             shown = sizes[self.rank]
         else:
-            mine = _some(index)
+            mine = index if phase.is_whole() else _some(index)
             shown = _length(mine)
         self.queue.append(rows.Batch("per-worker", sizes, self.rank, shown))
         return mine
