@@ -34,7 +34,7 @@ demo-torch: all # the same with PyTorch: a script without a changed line
 demo-tf: all # the same with TensorFlow
 	@examples/demo_tf.sh $(BUILD)
 
-test: # all tests, on gcc and clang, with sanitizers (15 minutes)
+test: # all tests, on gcc and clang, with sanitizers (24 minutes)
 	@tools/setup.sh test
 	@python3 tests/run
 
