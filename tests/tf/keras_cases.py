@@ -12,10 +12,12 @@ import os
 import sys
 import zlib
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 import keras  # noqa: E402
+from keras_claims import CASES, case, checksum  # noqa: E402
 
 KERAS = int(keras.__version__.split('.')[0])
 RNG = np.random.default_rng(0)
@@ -26,17 +28,6 @@ LABELS = RNG.integers(0, 4, 64)
 WORDS = RNG.integers(0, 50, (60, 7))
 KINDS = (WORDS.sum(1) % 2).astype('float32')
 CROSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-CASES = {}
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
-
-
-def checksum(model):
-    return zlib.crc32(b''.join(np.ascontiguousarray(weight).tobytes()
-                               for weight in model.get_weights()))
 
 
 def norm(model):

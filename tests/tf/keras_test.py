@@ -19,8 +19,10 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(HERE, '..', 'e2e'))
+sys.path.append(os.path.join(HERE, '..'))
 from common import (  # noqa: E402
     Job, check, contains, keep, run_all, test)
+from keras_claims import difference, results, run_plainly  # noqa: E402
 
 LIMIT = 600.0  # of one job; many trainings
 CASES = os.path.join(HERE, 'keras_cases.py')
@@ -32,21 +34,10 @@ TOLERANCE = {'fit_double': 1e-12}
 LOOSE = {'rough': 0.02}  # numbers of a few bits
 
 
-def results(text):
-    return {name: json.loads(found) for name, found in re.findall(
-        r'^CASE (\w+) (.*)$', text, re.MULTILINE)}
-
-
 @functools.lru_cache(None)
 def plain():
     """Every training without psd_run."""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, CASES], cwd=folder, timeout=LIMIT, check=False,
-            env=dict(os.environ, **ENVIRONMENT), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    check(done.returncode == 0, 'plain run: %s' % done.stderr[-3000:])
-    return results(done.stdout)
+    return run_plainly([sys.executable, CASES], ENVIRONMENT, LIMIT)
 
 
 def job(workers, *args, code=0, options=(), script=CASES, files=None,
@@ -65,24 +56,11 @@ def outs(made, workers):
             for rank in range(workers)]
 
 
-def flat(value):
-    if not isinstance(value, list):
-        return [value]
-    return [each for part in value for each in flat(part)]
-
-
 def close(name, expected, found):
     limit = TOLERANCE.get(name, 1e-5)
-    for key, value in expected.items():
-        if key == 'weights':
-            continue
-        ours, theirs = flat(value), flat(found[key])
-        check(len(ours) == len(theirs), '%s %s: %r, plain %r'
-              % (name, key, theirs, ours))
-        for one, other in zip(ours, theirs):
-            check(abs(one - other) <= LOOSE.get(key, limit) * max(
-                abs(one), 1e-3), '%s %s: %r, plain %r' % (
-                    name, key, other, one))
+    wrong = difference(name, expected, found,
+                       lambda key: LOOSE.get(key, limit))
+    check(not wrong, wrong)
 
 
 def judge(made, workers, names):

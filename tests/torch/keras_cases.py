@@ -15,6 +15,9 @@ import numpy as np
 import keras
 import torch
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from keras_claims import CASES, case, checksum  # noqa: E402
+
 layers = keras.layers
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(203, 12)).astype('float32')
@@ -23,17 +26,6 @@ WEIGHTS = RNG.uniform(0.2, 2.0, 203).astype('float32')
 IMAGES = RNG.normal(size=(128, 8, 8, 1)).astype('float32')
 LABELS = RNG.integers(0, 3, 128)
 CROSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-CASES = {}
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
-
-
-def checksum(model):
-    return zlib.crc32(b''.join(np.ascontiguousarray(weight).tobytes()
-                               for weight in model.get_weights()))
 
 
 def square(array):

@@ -11,12 +11,13 @@ import functools
 import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 
 from common import (LIMIT, PYTHON, check, contains, environment, main, run,
                     run_script, start, test)
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from keras_claims import difference, results, run_plainly  # noqa: E402
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                      'keras_cases.py')
@@ -25,22 +26,10 @@ FEW = ('threads', 'few_rows', 'loop')
 TOLERANCE = {'arrays_double': 1e-12, 'images_double': 1e-12}
 
 
-def results(text):
-    return {name: json.loads(found) for name, found in re.findall(
-        r'^CASE (\w+) (.*)$', text, re.MULTILINE)}
-
-
 @functools.lru_cache(None)
 def plain():
     """Every training without psd_run."""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [PYTHON, CASES], cwd=folder, timeout=LIMIT, check=False,
-            env=dict(os.environ, **environment(KERAS)),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-    check(done.returncode == 0, 'plain run: %s' % done.stderr[-3000:])
-    return results(done.stdout)
+    return run_plainly([PYTHON, CASES], environment(KERAS), LIMIT)
 
 
 def cases(workers, *names, options=(), env=None):
@@ -52,23 +41,10 @@ def found(job, workers):
     return [results(out) for out in job.outs(workers)]
 
 
-def flat(value):
-    if not isinstance(value, list):
-        return [value]
-    return [each for part in value for each in flat(part)]
-
-
 def close(name, expected, other):
-    for key, value in expected.items():
-        if key == 'weights':
-            continue
-        ours, theirs = flat(value), flat(other[key])
-        check(len(ours) == len(theirs), '%s %s: %r, plain %r'
-              % (name, key, theirs, ours))
-        for one, two in zip(ours, theirs):
-            check(abs(one - two) <= TOLERANCE.get(name, 1e-5) * max(
-                abs(one), 1e-3), '%s %s: %r, plain %r' % (
-                    name, key, two, one))
+    wrong = difference(name, expected, other,
+                       lambda _: TOLERANCE.get(name, 1e-5))
+    check(not wrong, wrong)
 
 
 def judge(job, workers, names):
