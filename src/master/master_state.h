@@ -17,7 +17,6 @@
 
 struct master_seat {
     bool entered;
-    bool open; /* and, a server, its shards, too */
     bool left; /* by BYE */
     bool lost;
     bool placed; /* server: TABLE_OK of this batch is in */
@@ -29,14 +28,14 @@ struct master_seat {
 struct master {
     uint32_t workers;
     uint32_t servers;
-    uint32_t threads;     /* of each server; once shaped, that is it */
+    uint32_t threads;     /* of each server; once all have entered, that is
+                           * it */
     uint32_t threads_max;
     uint32_t block_size;  /* the largest wanted so far; 0: none */
     struct master_events events;
     struct master_seat *seats; /* workers, then servers */
     uint32_t entered;
-    uint32_t open;
-    bool shaped;    /* all have entered, the servers open their shards */
+    uint32_t open;  /* servers that have opened their shards */
     uint32_t epoch; /* 0: not everybody is in yet */
     struct batch batch;
     uint32_t placing;   /* servers whose TABLE_OK is awaited */
@@ -60,6 +59,7 @@ struct master_member {
 
 struct master_member master_member(const struct master *master, uint32_t index);
 uint32_t master_member_count(const struct master *master);
+bool master_all_entered(const struct master *master);
 
 /* A frame to a member, or to psd_run when `to` is NULL. */
 void master_send(struct master *master, const struct master_member *to,

@@ -23,6 +23,11 @@ uint32_t master_member_count(const struct master *master)
     return master->workers + master->servers;
 }
 
+bool master_all_entered(const struct master *master)
+{
+    return master->entered == master_member_count(master);
+}
+
 /* ---- entering ----------------------------------------------------------- */
 
 /* Shards are played by the servers, else by the workers that said so. */
@@ -141,17 +146,16 @@ void roll_enter(struct master *master, const struct master_member *from,
         return;
     }
     seat->entered = true;
-    seat->open = !from->is_server;
     seat->pid = enter.pid;
     seat->url_count = enter.url_count;
     seat->urls = enter.urls; /* taken */
     if (!from->is_server) {
         take_wishes(master, &enter);
     }
-    if (++master->entered < master_member_count(master)) {
+    master->entered++;
+    if (!master_all_entered(master)) {
         return;
     }
-    master->shaped = true;
     if (master->block_size == 0) {
         master->block_size = MASTER_BLOCK_SIZE;
     }
@@ -168,7 +172,8 @@ void roll_shards(struct master *master, const struct master_member *from,
     struct master_seat *seat = from->seat;
     struct message_shards shards;
 
-    if (!master->shaped || seat->open) {
+    if (!from->is_server || !master_all_entered(master) ||
+        seat->url_count > 0) {
         master_end_protocol(master, from, "shards out of turn");
         return;
     }
@@ -181,7 +186,6 @@ void roll_shards(struct master *master, const struct master_member *from,
         master_end_protocol(master, from, "a wrong number of addresses");
         return;
     }
-    seat->open = true;
     mem_free(seat->urls);
     seat->url_count = shards.url_count;
     seat->urls = shards.urls; /* taken */

@@ -169,7 +169,9 @@ static void report_here(struct master *master, uint64_t now)
                  stall->here_ns);
     for (uint32_t i = first; i < end; i++) {
         const struct master_seat *seat = &master->seats[i];
-        bool here = entering  ? (master->shaped ? seat->open : seat->entered)
+        bool opens = i >= master->workers && master_all_entered(master);
+        bool here = entering  ? seat->entered &&
+                                   (!opens || seat->url_count > 0)
                     : placing ? seat->placed
                               : master->batch.sides[i].in;
 

@@ -6,41 +6,16 @@
 #include "reduce/change.h"
 
 #include "reduce/half.h"
+#include "reduce/wild.h"
 
 #define GROUP 16 /* elements */
-
-/* ---- not finite -------------------------------------------------------- */
-
-/* Not 0 when the value is a NaN or an infinity: only a finite number less
- * itself is 0. */
-static inline uint32_t wild_f32(float value)
-{
-    return bits_of_float(value - value);
-}
-
-static inline uint64_t wild_f64(double value)
-{
-    double none = value - value;
-    uint64_t bits;
-
-    memcpy(&bits, &none, sizeof(bits));
-    return bits;
-}
-
-static inline uint16_t wild_f16(uint16_t value)
-{
-    return (value & 0x7c00u) == 0x7c00u;
-}
-
-static inline uint16_t wild_bf16(uint16_t value)
-{
-    return (value & 0x7f80u) == 0x7f80u;
-}
 
 /* ---- a group ----------------------------------------------------------- */
 
 #define NEVER(x) 0
 #define SAME(x) (x)
+#define WILD_IN_F16(x) (((x) & WILD_F16) == WILD_F16)
+#define WILD_IN_BF16(x) (((x) & WILD_BF16) == WILD_BF16)
 
 /* `bits` is the type of what `wild` gives. */
 #define DEFINE_CHANGE(name, type, load, store, wild, bits)                   \
@@ -124,8 +99,8 @@ static inline uint16_t wild_bf16(uint16_t value)
 
 DEFINE_CHANGE(f32, float, SAME, SAME, wild_f32, uint32_t)
 DEFINE_CHANGE(f64, double, SAME, SAME, wild_f64, uint64_t)
-DEFINE_CHANGE(f16, uint16_t, load_f16, store_f16, wild_f16, uint16_t)
-DEFINE_CHANGE(bf16, uint16_t, load_bf16, store_bf16, wild_bf16, uint16_t)
+DEFINE_CHANGE(f16, uint16_t, load_f16, store_f16, WILD_IN_F16, uint16_t)
+DEFINE_CHANGE(bf16, uint16_t, load_bf16, store_bf16, WILD_IN_BF16, uint16_t)
 DEFINE_CHANGE(i32, uint32_t, SAME, SAME, NEVER, uint32_t)
 DEFINE_CHANGE(i64, uint64_t, SAME, SAME, NEVER, uint64_t)
 

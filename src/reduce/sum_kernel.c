@@ -11,36 +11,11 @@
 
 #include "reduce/half.h"
 #include "reduce/sum.h"
+#include "reduce/wild.h"
 
 sum_call SUM_ELEMENTS;
 
 #define CHUNK 1024 /* elements */
-
-/* ---- not finite -------------------------------------------------------- */
-
-static inline uint64_t bits_of_double(double value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-/* Not 0 when the value is a NaN or an infinity: only a finite number less
- * itself is 0. Two instructions beside those that wait for memory. */
-static inline uint32_t wild_f32(float value)
-{
-    return bits_of_float(value - value);
-}
-
-static inline uint64_t wild_f64(double value)
-{
-    return bits_of_double(value - value);
-}
-
-/* Of a half without its sign: a NaN or an infinity begins here. */
-#define WILD_F16 0x7c00
-#define WILD_BF16 0x7f80
 
 /* ---- one chunk --------------------------------------------------------- */
 

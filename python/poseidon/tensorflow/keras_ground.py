@@ -5,7 +5,7 @@ import numpy as np
 
 from poseidon import _lib
 from poseidon.tensorflow import (
-    core, data, keras_calls, keras_push, keras_start, tape)
+    core, keras_calls, keras_push, keras_start, tape)
 
 plain, raw, tell = tape.plain, keras_push.raw, keras_calls.tell
 loaded, alone = keras_start.loaded, keras_start.alone
@@ -37,12 +37,13 @@ def write(variable, value):
 
 @contextlib.contextmanager
 def batch(mine):
-    if mine is not None:
-        data.say(mine.total, "split")
     join()
-    if mine is not None:
-        core.step(mine.mine, _lib.SUM)
-    else:
+    if mine is None:
         core.step(1)
-    yield
-    core.step(1)
+    else:    # parts of one batch: a loss may be its sum
+        keras_calls.note(mine.mine)
+        core.step(mine.mine, _lib.SUM)
+    try:
+        yield
+    finally:
+        core.step(1)
