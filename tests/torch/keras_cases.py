@@ -267,8 +267,10 @@ def sums():
     model = mlp(keras.optimizers.SGD(0.002), metrics=(),
                 loss=keras.losses.SparseCategoricalCrossentropy(
                     from_logits=True, reduction='sum'))
-    model.fit(X, Y, batch_size=40, epochs=2, verbose=0)
-    return result(model)
+    history = model.fit(X, Y, batch_size=37, epochs=2, verbose=0)
+    told = [float(np.ravel(model.train_on_batch(X[:33], Y[:33]))[0])
+            for _ in range(2)]
+    return result(model, told=told, loss=history.history['loss'])
 
 
 @case

@@ -1,6 +1,8 @@
 """Metrics of all workers: their state variables are sums (tf.distribute
 counts on that, too), so those of the job are the sums over the workers.
 Running statistics, which BatchNorm and its like keep, become the mean."""
+import contextlib
+
 import numpy as np
 
 from poseidon import _job, _lib
@@ -35,6 +37,38 @@ def variables_of(model):
             if variable is not None and ground.now.is_number(variable):
                 found[ground.now.key(variable)] = variable
     return list(found.values())
+
+
+def of_losses(model):
+    """The metrics that follow the losses: those that Keras weighs by the rows
+    of a batch, and those of single outputs, which it weighs so only where it
+    knows the rows while it builds a graph (Keras 3)."""
+    tracker = getattr(model, "_loss_tracker", None)
+    by_rows = [] if tracker is None else [tracker]
+    by_rows += getattr(getattr(model, "compiled_loss", None), "metrics", [])
+    return by_rows, list(getattr(getattr(model, "_compile_loss", None),
+                                 "metrics", None) or ())
+
+
+@contextlib.contextmanager
+def counted(model, batch, kind):
+    """The metrics of an eager step on a rows.Batch: rows that count for
+    nothing leave no trace. A loss that is a sum is taken times the rows of
+    this worker, but it is a part of that of the whole batch."""
+    if batch is None or (batch.mine and kind != "sum"):
+        yield
+        return
+    before = {ground.now.key(each): ground.now.read(each)
+              for each in variables_of(model)}
+    yield
+    changed, factor = variables_of(model), 0
+    if batch.mine:
+        changed = [ground.now.raw(each.total)
+                   for group in of_losses(model) for each in group]
+        factor = batch.total / batch.mine
+    for each in changed:
+        old = before.get(ground.now.key(each), 0)
+        ground.now.write(each, old + factor * (ground.now.read(each) - old))
 
 
 class Together:

@@ -5,8 +5,8 @@ seeds are the same), and a batch of n rows is cut as shared/rows.py says. In
 the mode per-worker a worker takes one of every P batches instead. Whoever has
 no row gets one that counts for nothing: `rows` is 0.
 
-model.fit: the batched data set is mapped to Cut(data, rows), which the
-training step takes apart (keras_fit.py).
+model.fit: the batched data set is mapped to Cuts (the data, its rows, those of
+all workers), which the training step takes apart (keras_fit.py).
 
 A loop `for x, y in dataset`: its first batch is whole on every worker. If a
 gradient was exchanged before the next is drawn, it is a training loop, the
@@ -25,7 +25,7 @@ from poseidon.shared import lines, rows as rows_
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_calls, keras_push, tape
 
-Cut = collections.namedtuple("PoseidonCut", ("data", "rows"))
+Cut = collections.namedtuple("PoseidonCut", ("data", "rows", "total"))
 
 _tf = None
 _patches = Patches()
@@ -128,7 +128,7 @@ def _cut(batch):
     end = _tf.where(mine > 0, end, _tf.minimum(total, 1))
     leaves = [_slice(leaf, count, total, start, end) for leaf, count
               in zip(_tf.nest.flatten(batch), counts)]
-    return Cut(_tf.nest.pack_sequence_as(batch, leaves), mine)
+    return Cut(_tf.nest.pack_sequence_as(batch, leaves), mine, total)
 
 
 def _slice(leaf, count, total, start, end):
@@ -156,11 +156,11 @@ def _dealt(dataset, batched):
         batch = joined(words)
         counts = [_count(leaf) for leaf in tf.nest.flatten(batch)]
         found = [count for count in counts if count is not None]
-        return Cut(batch, found[0] if batched and found
-                   else tf.constant(1, tf.int64))
+        count = found[0] if batched and found else tf.constant(1, tf.int64)
+        return Cut(batch, count, count)
 
     def nothing(*words):
-        return Cut(joined(words), tf.constant(0, tf.int64))
+        return Cut(joined(words), *[tf.constant(0, tf.int64)] * 2)
 
     def mine(*window):
         parts = tf.data.Dataset.zip(joined(window))

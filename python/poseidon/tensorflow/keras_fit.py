@@ -1,7 +1,7 @@
 """The data of Model.fit and its relatives, of Keras 2 and 3.
 
 The data set of a fit is replaced by its cut one where Keras hands it to the
-strategy; the training step then gets Cut(data, rows) and works on `data`,
+strategy; the training step then gets a Cut and works on its `data`,
 `rows` being the weight of its gradients. Metrics: fit.py in poseidon/keras.
 """
 import functools
@@ -10,7 +10,8 @@ import inspect
 from poseidon import _job
 from poseidon.keras import fit
 from poseidon.shared.patches import Patches
-from poseidon.tensorflow import aside, data, keras_metrics, keras_push, tape
+from poseidon.tensorflow import (
+    aside, data, keras_ground, keras_metrics, keras_push, tape)
 
 _tf = None
 _patches = Patches()
@@ -94,12 +95,15 @@ def _step_taker(name):
     def make(real):
         @tape.plain
         def step(self, batch, *args, **kwargs):
-            if not isinstance(batch, data.Cut):
-                return real(self, batch, *args, **kwargs)
-            with keras_push.training_step(batch.rows,
-                                          fit.loss_kind(self)):
-                result = real(self, batch.data, *args, **kwargs)
-            keras_metrics.only_with_rows(self, batch.rows)
+            kind = fit.loss_kind(self)
+            if isinstance(batch, data.Cut):
+                with keras_push.training_step(batch.rows, kind):
+                    result = real(self, batch.data, *args, **kwargs)
+            else:
+                result = real(self, batch, *args, **kwargs)
+                batch = keras_ground.at_hand()
+            if batch is not None:
+                keras_metrics.count(self, batch, kind)
             return result
         return step
     return make

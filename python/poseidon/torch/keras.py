@@ -11,7 +11,6 @@ the passes of passes.py serve it, once they know the parameters:
                             its loss, and what it does to the metrics on rows
                             that count for nothing is taken back
 """
-import contextlib
 import random
 import threading
 import weakref
@@ -195,23 +194,10 @@ def _make_train(real):
 def _step(reference, real):
     def train(batch):
         model = reference()
-        with loss.telling(fit.loss_kind(model)), _counted(model):
+        kind = fit.loss_kind(model)
+        with loss.telling(kind), metrics.counted(model, data.current(), kind):
             return real(batch)
     return train
-
-
-@contextlib.contextmanager
-def _counted(model):
-    """Metrics of a step; rows that count for nothing leave no trace."""
-    batch = data.current()
-    if batch is None or batch.mine:
-        yield
-        return
-    before = [(each, ground.now.read(each))
-              for each in metrics.variables_of(model)]
-    yield
-    for variable, value in before:
-        ground.now.write(variable, value)
 
 
 # ---- data
