@@ -131,7 +131,7 @@ def write(options, rounds):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
+    parser.add_argument("--build", required=True, type=os.path.abspath)
     parser.add_argument("--python", required=True, help="one that has torch")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", default="1gbit")
