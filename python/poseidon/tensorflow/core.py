@@ -11,7 +11,7 @@ import os
 import sys
 
 from poseidon import _job, _lib
-from poseidon.shared import alike, turns
+from poseidon.shared import alike, lines, turns
 from poseidon.tensorflow import groups, versions
 
 DENSE, SPARSE, VALUE, SHARED = 0, 1, 2, 3           # enum psd_tf_kind
@@ -135,6 +135,10 @@ def _register(group, entries):
         spec.key, spec.count, spec.kind = key.encode(), count, kind
         spec.dtype = tf.as_dtype(dtype).base_dtype.as_datatype_enum
         spec.priority = priority
+        if kind == SPARSE and not _is_exact():
+            lines.once("a GPU adds rows of a sparse gradient (%s) in any "
+                       "order: where replicas differ, set "
+                       "TF_DETERMINISTIC_OPS=1" % groups.titles.get(key, key))
     try:
         check(_plug.psd_tf_register(group.encode(), specs, len(entries)))
     except _lib.Error as error:
@@ -144,6 +148,14 @@ def _register(group, entries):
             raise
         raise _lib.Error(error.status, "%s\n(here %s)" % (
             error, ", ".join(names))) from None
+
+
+def _is_exact():
+    """Does the same update give the same bits on every worker?"""
+    from tensorflow.python.framework import config
+    return not tf.config.list_physical_devices("GPU") or (
+        config.is_op_determinism_enabled() or
+        os.environ.get("TF_DETERMINISTIC_OPS", "").lower() in ("1", "true"))
 
 
 def step(weight, op=_lib.MEAN):
