@@ -334,6 +334,10 @@ def _meet_dynamo(dynamo):
             if name.startswith("poseidon.") and module is not forward and (
                     not hasattr(module, "__path__")):
                 rules.add(name)
+    compiled = getattr(getattr(dynamo, "eval_frame", None),
+                       "OptimizedModule", None)
+    if compiled is not None and "__call__" in vars(compiled):
+        _patches.wrap(compiled, "__call__", forward.first)
     callback = getattr(dynamo, "callback", None)
     if hasattr(callback, "on_compile_start"):
         callback.on_compile_start(forward.arrive)

@@ -41,6 +41,15 @@ def arrive(*unused):
         function()
 
 
+def first(real):
+    """For the call of a compiled module, which warns of hooks like ours."""
+    def call(self, *args, **kwargs):
+        if _function is not None and not is_compiling():
+            arrive()
+        return real(self, *args, **kwargs)
+    return call
+
+
 def _before(module, args):
     # Inside grad and vmap of torch.func a module has other values.
     if not is_compiling() and _transforms() is None:
