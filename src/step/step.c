@@ -481,7 +481,8 @@ int psd_step_bad(const struct psd_step *step, uint32_t *slot_p,
                  uint32_t *rank_p)
 {
     for (uint32_t i = 0; i < step->count; i++) {
-        if (step->slots[i]->bad != 0) {
+        if (step->slots[i]->bad != 0 &&
+            step->slots[i]->kind == PSD_SLOT_GRADIENT) {
             *slot_p = i;
             *rank_p = step->slots[i]->bad - 1;
             return 1;

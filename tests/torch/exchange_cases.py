@@ -370,6 +370,74 @@ def lbfgs():
 
 
 @case
+def deciding():
+    """The loss that the script sees ends loops and lowers the rate."""
+    x, y = blobs()
+    model = mlp(hidden=6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, patience=0, threshold=0.05)
+    run = Run(None, model)
+    for step, (bx, by) in enumerate(batches(x, y, size=9)):
+        before = F.cross_entropy(model(bx), by, reduction="sum")
+        own = before.item()
+        optimizer.zero_grad()
+        (before if step % 2 else before / len(bx)).backward()
+        optimizer.step()
+        run.losses.append(before.item() if step % 2 else 1.0)
+        plateau.step(own)
+        if step > 20 and before.item() > run.losses[-3] > 1.0:
+            break
+    return run
+
+
+@case
+def wolfe():
+    x, y = blobs()
+    model = mlp(hidden=6)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3,
+                                  line_search_fn="strong_wolfe")
+    run = Run(None, model)
+    for bx, by in batches(x, y, steps=3, size=25):
+        def closure():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(bx), by)
+            loss.backward()
+            return loss
+        run.losses.append(optimizer.step(closure).item())
+    return run
+
+
+@case
+def by_hand():
+    """Gradients of autograd.grad, and of torch.func for single rows."""
+    x, y = blobs()
+    model = mlp(hidden=6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = Run(lambda: F.cross_entropy(model(x), y), model)
+
+    def loss(values, row, label):
+        out = torch.func.functional_call(model, values, (row[None],))
+        return F.cross_entropy(out, label[None])
+
+    rows = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))
+    for step, (bx, by) in enumerate(batches(x, y, steps=6, size=9)):
+        values = dict(model.named_parameters())
+        if step % 2:
+            grads = torch.autograd.grad(F.cross_entropy(model(bx), by),
+                                        list(values.values()))
+        else:
+            grads = [g.mean(0) for g in rows(
+                {key: p.detach() for key, p in values.items()}, bx,
+                by).values()]
+        for parameter, grad in zip(values.values(), grads):
+            parameter.grad = grad
+        optimizer.step()
+        run.note()
+    return run
+
+
+@case
 def inside_backward():
     """An optimizer per parameter that steps in a hook."""
     x, y = blobs()

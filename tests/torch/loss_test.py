@@ -198,6 +198,21 @@ def kind_per_worker_by_hand():
 
 
 @test
+def kind_of_equal_workers_is_mean():
+    """Nothing was cut and nothing drawn: all have the single run's sum."""
+    for seeded in (False, True):
+        with ranks.worker(0, 4):
+            total = Case().each.sum()
+            ranks.optimizer()
+            check(loss.kind(total, None, None) == 'mean', 'summed')
+            if seeded:
+                torch.manual_seed(1)
+            torch.rand(1)
+            check(loss.kind(total, None, None) == (
+                'mean' if seeded else 'sum'), 'seeded: %s' % seeded)
+
+
+@test
 def kind_whole_batch_is_never_summed():
     with ranks.worker(0, 4):
         data._whole = True

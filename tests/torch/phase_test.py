@@ -164,6 +164,15 @@ def by_hand_is_per_worker():
     contains(''.join(answers[0][1]), 'no DataLoader seen',
              'global batch 48 = 4 x 12 (per-worker)', '--batch split-random')
 
+    def alike():
+        ranks.optimizer()
+        torch.randint(100, (12,), generator=torch.Generator())
+        data.backward_seen()
+
+    said = ''.join(ranks.all_ranks(2, alike)[0][1])
+    contains(said, 'nothing drawn at random but by the script\'s own '
+             'generators: all workers compute the same')
+
     def permuted():
         ranks.optimizer()
         rows = torch.randperm(100)[:12].tolist()

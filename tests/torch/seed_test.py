@@ -74,6 +74,22 @@ def seed_of_the_script_counts():
 
 
 @test
+def seed_models_after_the_fork_are_those_of_the_single_run():
+    def run():
+        ranks.optimizer()
+        torch.rand(3)
+        return [value.tolist() for made in (
+            torch.nn.Linear(3, 3), torch.nn.MultiheadAttention(4, 2))
+            for value in made.parameters()]
+
+    answers = of_all(run)
+    equal(answers, 'models')
+    torch.manual_seed(11)
+    alone = torch.nn.Linear(3, 3)
+    check(answers[0][0] == alone.weight.tolist(), 'not the single run\'s')
+
+
+@test
 def seed_second_optimizer_changes_nothing():
     def run(times):
         for _ in range(times):

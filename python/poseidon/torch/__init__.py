@@ -128,6 +128,7 @@ def _register(call, dtype, count):
 
 def _session():
     """For a call in which this worker may wait for the others."""
-    from poseidon.torch import save
+    from poseidon.torch import exchange, save
+    exchange.explicit()
     save.passing()
     return _lib.session()

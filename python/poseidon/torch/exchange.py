@@ -9,8 +9,10 @@
   CheckpointFunction.forward              backward will run inside backward
   GradScaler.scale, unscale_, step, clip_grad_norm_, clip_grad_value_
                                           gradients are about to be looked at
+  ReduceLROnPlateau.step                  all decide by the same number
 A job of one: only the loss of backward() and the end of steps are noted.
 """
+import atexit
 import contextlib
 import functools
 import importlib
@@ -26,6 +28,8 @@ _patches = Patches()
 _handles = []     # hooks of torch
 _state = None     # the passes.Exchange, once an optimizer was made
 _torch = None
+_bare = 0         # backward passes before that
+BARE = 3          # as many are training without an optimizer
 
 
 def install(torch):
@@ -49,6 +53,8 @@ def install(torch):
     _patches.wrap(torch.autograd, "backward", _backward)
     _install_steps(torch, _before_step, _after_step)
     _install_readers(torch)
+    _patches.wrap(torch.optim.lr_scheduler.ReduceLROnPlateau, "step",
+                  _deciding)
     _boot.after_import("torch._dynamo", _meet_dynamo)
 
 
@@ -76,6 +82,7 @@ def join():
         _lib.session()
         _state = passes.Exchange(_torch)
         arena.install(_lib.session())
+        atexit.register(_leave)  # before the session is closed
     return _state
 
 
@@ -92,6 +99,18 @@ def no_sync():
         yield
     finally:
         state.quiet -= 1
+
+
+def _leave():
+    if active() is not None and getattr(sys, "last_value", None) is None:
+        _state.leave()
+
+
+def explicit():
+    """The script calls collectives of its own."""
+    state = active()
+    if state is not None:
+        state.can_wait = False
 
 
 def _off():
@@ -112,14 +131,16 @@ def meet(optimizer):
     like one. Collective."""
     if join() is not None:
         seed.fork()
+    explicit()
     _register(optimizer)
 
 
-def loaded():
-    """Values came from elsewhere: another start is needed."""
+def loaded(owner=None):
+    """Values came from elsewhere, into a module or an optimizer: another
+    start is needed."""
     state = active()
     if state is not None and not state.table.unstarted:
-        state.flag |= passes.LOADED
+        state.flag |= passes.LOADED if state.trains(owner) else passes.COPIED
 
 
 def _make(real):
@@ -144,6 +165,7 @@ def _register(optimizer):
     state = active()
     if state is not None:
         state.table.add_optimizer(optimizer)
+        state.stepped.setdefault(optimizer, state.passes)
         if state.table.unstarted:
             forward.expect(_start)
 
@@ -176,7 +198,7 @@ def _zero_module(real):
 def _load(real):
     def load_state_dict(self, *args, **kwargs):
         result = real(self, *args, **kwargs)
-        loaded()
+        loaded(self)
         return result
     return load_state_dict
 
@@ -193,6 +215,34 @@ def _after_step(optimizer, args, kwargs):
         state.after_step(optimizer)
 
 
+def _deciding(real):
+    """A scheduler that goes by a number: all workers must see the same."""
+    def step(self, metrics, *args, **kwargs):
+        state = active()
+        if state is not None and state.passes and not state.is_alone():
+            metrics = _agreed(metrics)
+        return real(self, metrics, *args, **kwargs)
+    return step
+
+
+def _agreed(number):
+    """The number itself where all have the same, else their mean."""
+    value = _torch.tensor([float(number)] * 2, dtype=_torch.float64)
+    value[1].neg_()
+    most, least = _reduced(value, _lib.MAX)
+    return number if most == -least else _reduced(value, _lib.MEAN)[0]
+
+
+def _reduced(value, op):
+    """Of all workers, two numbers. Collective."""
+    save.passing()
+    value = value.clone()
+    handle = _lib.tensor("plateau", _lib.FLOAT64, 2)
+    _lib.check(_lib.library().psd_push_pull(
+        _lib.session(), handle, value.data_ptr(), 1.0, op, None))
+    return value.tolist()
+
+
 def _install_steps(torch, before, after):
     source = sys.modules[torch.optim.Optimizer.__module__]
     if before is not None:
@@ -206,9 +256,20 @@ def _backward(real):
     def backward(tensors, *args, **kwargs):
         state = _state
         if state is None:
+            _note_bare()
             return real(tensors, *args, **kwargs)
         return state.backward(real, tensors, args, kwargs)
     return backward
+
+
+def _note_bare():
+    """A backward pass before there is an optimizer. Many: there is none."""
+    global _bare
+    _bare += 1
+    if _bare == BARE and _boot.is_worker():
+        _job.say("%d backward passes and no optimizer: only parameters of a "
+                 "torch.optim.Optimizer are trained together; every worker "
+                 "runs the whole training by itself" % BARE)
 
 
 # ---- who looks at gradients between backward and step
@@ -273,6 +334,10 @@ def _meet_dynamo(dynamo):
             if name.startswith("poseidon.") and module is not forward and (
                     not hasattr(module, "__path__")):
                 rules.add(name)
+    compiled = getattr(getattr(dynamo, "eval_frame", None),
+                       "OptimizedModule", None)
+    if compiled is not None and "__call__" in vars(compiled):
+        _patches.wrap(compiled, "__call__", forward.first)
     callback = getattr(dynamo, "callback", None)
     if hasattr(callback, "on_compile_start"):
         callback.on_compile_start(forward.arrive)

@@ -10,6 +10,8 @@ import torch
 
 is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
                        lambda: False)  # torch < 2.3 has none
+_transforms = getattr(getattr(torch._C, "_functorch", None),
+                      "peek_interpreter_stack", lambda: None)
 _hook = None
 _function = None
 
@@ -39,6 +41,16 @@ def arrive(*unused):
         function()
 
 
+def first(real):
+    """For the call of a compiled module, which warns of hooks like ours."""
+    def call(self, *args, **kwargs):
+        if _function is not None and not is_compiling():
+            arrive()
+        return real(self, *args, **kwargs)
+    return call
+
+
 def _before(module, args):
-    if not is_compiling():
+    # Inside grad and vmap of torch.func a module has other values.
+    if not is_compiling() and _transforms() is None:
         arrive()

@@ -63,6 +63,12 @@ def backward_seen(alone):
 
 def _describe():
     job = _job.job()
+    if seed.untouched():
+        return ("no DataLoader seen, and nothing drawn at random%s: all "
+                "workers compute the same%s" % ((
+                    " but by the script's own generators",
+                    "; --batch split-random cuts the batch instead")
+                    if _count is not None else ("", "")))
     if _count is not None:
         text = "global batch %d = %d x %d (per-worker)%s" % (
             job.size * _count, job.size, _count,
@@ -70,7 +76,7 @@ def _describe():
     else:
         text = "global batch %d x the script's (per-worker)%s" % (
             job.size, "; slices of torch.randperm cannot be cut" if _permuted
-            else "; if it draws nothing at random, all compute the same")
+            else "")
     return "no DataLoader seen: every worker draws its own batch, " + text
 
 

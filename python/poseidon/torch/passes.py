@@ -14,15 +14,20 @@ the graph, has hooks of the script on it or comes in parts waits for the end.
 import ctypes
 import os
 import threading
+import weakref
 
 from poseidon import _job, _lib
+from poseidon.shared import lines
 from poseidon.torch import (accum, arena, bad, cuda, data, loss, meter,
-                            modules, save, slots, sparse, start, stats)
+                            modules, save, slots, sparse, start, stats,
+                            value)
 
 # What workers tell each other with each pass.
 LOADED = 1   # somebody has loaded a state: start again from rank 0's
 BROKEN = 2   # backward has raised an exception
 WHOLE = 4    # it has not
+COPIED = 8   # as LOADED, of a module that no optimizer trains
+LEFT = 16    # its script is over
 
 ALONE = 2    # uses of a gradient's memory inside its own hook
 
@@ -46,6 +51,7 @@ class Exchange:
         self.table = slots.Table(torch, self.step, self._make_hook)
         self.stage = cuda.Stage(torch, self._push)
         self.statistics = stats.Statistics(self.table, self.stage)
+        self.value = value.Value(torch, self.table)
         self.window = accum.Window(self.job.accum)
         self.watch = bad.Watch(self.table)
         self.meter = meter.Meter(torch, self.table)
@@ -58,6 +64,10 @@ class Exchange:
         self.rooms = []          # slots that got room for an answer
         self.pending = {}        # slots with gradients of this worker only
         self.owing = False       # there was a pass that was not exchanged
+        self.passes = 0
+        self.copies = 0          # passes after a COPIED
+        self.can_wait = True     # a worker that has ended may wait: see leave
+        self.stepped = weakref.WeakKeyDictionary()  # optimizer: passes then
         self.flag = 0
         self.flags = ctypes.c_uint64()
         self.weight, self.op = 1.0, _lib.MEAN
@@ -143,12 +153,14 @@ class Exchange:
                  if isinstance(root, self.torch.Tensor)]
         create = args[2] if len(args) > 2 else kwargs.get("create_graph")
         data.backward_seen()
+        self.passes += 1
         if self.broken:
             self._heal()
         if self.table.unstarted:
             self.start()
         mine = self._weigh(roots)
         self._enter(roots, create)
+        self.value.look([] if self.local else roots, args, kwargs)
         arena.on()
         self._mark(1)
         try:
@@ -175,6 +187,8 @@ class Exchange:
         """Weight and kind of the pass; samples of this worker."""
         known = data.samples()
         mine, self.total = (1, None) if known is None else known
+        if known is not None:
+            self.can_wait = False
         if self.job.batch == "per-worker":
             self.total = None
         kind, self.weight = loss.look(roots, *(known or (None, None)))
@@ -260,6 +274,7 @@ class Exchange:
                     self._send(slot)
             self.late = {}
             averaged = self.statistics.push(self.lib, self.step)
+            self.value.push(self._push, self._factor())
             self.stage.drain()
             flags = self._await(self.flag | self.window.vote() | WHOLE)
             self.flag = 0
@@ -273,10 +288,33 @@ class Exchange:
             drop = self.watch.look(self.meter.steps + 1)
             self._settle(create, drop)
             self.statistics.settle(averaged, self.lib, self.step)
+            self.value.settle()
             self.stage.returns()
             self.kept = []
-        if flags & LOADED:
-            self.start()
+        if flags & LOADED or flags & COPIED and self._is_due():
+            self._start()
+
+    def _factor(self):
+        """From the mean of the workers' losses to their sum."""
+        if self.op != _lib.SUM or not self.weight:
+            return 1.0
+        known = data.samples()
+        return known[1] / self.weight if known else self.job.size
+
+    def _is_due(self):
+        """Start again after a COPIED? A target network takes a mean of equal
+        values in every step: later ones count at powers of two only."""
+        self.copies += 1
+        return self.copies & (self.copies - 1) == 0
+
+    def trains(self, owner):
+        """Has it a parameter that an optimizer changes? So has whatever is
+        no module."""
+        if not isinstance(owner, self.torch.nn.Module):
+            return True
+        found = map(self.table.of, owner.parameters())
+        return any(slot is not None and slot.kind == _lib.GRADIENT
+                   for slot in found)
 
     def _send(self, slot):
         """Push what waited, from the parameter's own memory or, if that is
@@ -320,7 +358,20 @@ class Exchange:
             status = lib.psd_step_finish(step, flag, self.flags)
             if status == _lib.OK:
                 return self.flags.value
+            self._check_end(status)
+
+    def _check_end(self, status):
+        """Raise what a status means, with a word on scripts that part."""
+        try:
             _lib.check(status)
+        except _lib.Error as error:
+            if "closed its session" not in str(error):
+                raise
+            raise _lib.Error(
+                status, "%s. Its script is over, this one's goes on: loops "
+                "must end at the same step on all workers, so not by what "
+                "each has for itself (a random number, an episode, a loss "
+                "read before backward())" % error) from None
 
     def _give_room(self, slot):
         """Memory for an answer to which this worker gives nothing."""
@@ -473,12 +524,53 @@ class Exchange:
                              "on this worker and not on others; training "
                              "cannot go on after it")
 
+    # ---- workers whose scripts end at other steps
+
+    def leave(self):
+        """The script is over. As long as it is not so on all workers, take
+        part in their passes with nothing. Not where batches were cut: the
+        others would train on parts of them. Nor where there are exchanges
+        other than passes. Collective."""
+        if not self.on or not self.passes or self.open or self.broken or (
+                not self.can_wait):
+            return
+        try:
+            while self._pass_empty(LEFT) & WHOLE:
+                _job.warn_once("left", "this worker's script is over, that of "
+                               "another is not: it trains on without this "
+                               "one's batches")
+        except _lib.Error:
+            pass  # the job ends otherwise, and says why
+
+    def is_alone(self):
+        """Is the script over on some worker? Collective; before calls in
+        which those who have left take no part."""
+        return bool(self.can_wait and self.passes
+                    and self._pass_empty(WHOLE) & LEFT)
+
+    def _pass_empty(self, flag):
+        """A pass to which this worker gives nothing; the flags of all."""
+        _lib.check(self.lib.psd_step_begin(self.step, 0.0, self.op))
+        flags = self._await(flag)
+        self.rooms = []
+        if flag == LEFT and flags & WHOLE and (
+                flags & LOADED or flags & COPIED and self._is_due()):
+            self._start()
+        return flags
+
     # ---- outside of backward
 
     def start(self):
         """All workers take the values of rank 0. Collective."""
         if self.broken:
             self._heal()
+        if self.is_alone():
+            raise _lib.Error(-5, "poseidon: the script is over on another "
+                             "worker; a new optimizer cannot be trained "
+                             "without it")
+        self._start()
+
+    def _start(self):
         save.passing()
         start.collect()
         start.run(self.torch, self.table, self.statistics, modules.values())
@@ -500,11 +592,38 @@ class Exchange:
             self._adopt(optimizer)
         self.stepping = True
         if self.open:
+            self.can_wait = False
             self.window.give_up()
             self._step_inside(optimizer)
         elif self.owing:
             with self.lock:
                 self.flush()
+        elif self.stepped.get(optimizer) == self.passes:
+            with self.lock:
+                self._by_hand(optimizer)
+        self.stepped[optimizer] = self.passes
+
+    def _by_hand(self, optimizer):
+        """No backward() since its last step: the gradients came by other
+        ways (autograd.grad, torch.func), or are those of that step still,
+        which their mean leaves as they are."""
+        found = [slot for slot in map(self.table.of, (
+            parameter for group in optimizer.param_groups
+            for parameter in group["params"] if parameter.grad is not None))
+            if slot is not None]
+        if not found:
+            return
+        lines.once("gradients that no backward() has made: the mean of all "
+                   "workers is taken when the optimizer steps")
+        data.backward_seen()
+        if self.table.unstarted:
+            self.start()
+        known = data.samples()
+        self.weight, self.op = float(known[0]) if known else 1.0, _lib.MEAN
+        self.table.announce()
+        self.pending.update(dict.fromkeys(found))
+        self.owing = True
+        self.flush()
 
     def zeroed(self, parameters, to_none):
         """zero_grad was called: what is left are zeros, known as such."""

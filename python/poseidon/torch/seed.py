@@ -11,7 +11,8 @@ The rule:
    to worker: new seed = hash(state, rank).
 3. The state of before lives on as the COMMON stream. What must stay equal is
    drawn from it: the order and the seeds of every DataLoader, its samplers,
-   random_split, and the samples of an IterableDataset. It goes on as the
+   random_split, torch.nn.init (models that are made later), and the samples
+   of an IterableDataset. It goes on as the
    single run's stream does, so the order is that of the single run, if that
    draws nothing else (no dropout, no noise) from the default stream.
 4. A seed that the script sets after the fork is obeyed: from there all
@@ -23,12 +24,16 @@ objects need nothing: torch starts them all with the same seed.
 """
 import contextlib
 import os
+import sys
 
 from poseidon import _job
 from poseidon.shared import streams
+from poseidon.torch import forward
 
 _streams = {}      # name: stream, of those that are loaded
 _common = None     # name: state, after the fork
+_own = {}          # name: digest of a stream of which nothing was drawn yet
+_drawn = False     # something was drawn since the fork
 _inside = 0        # depth of common()
 _quiet = 0         # depth of torch.random.fork_rng()
 _draws = [0, 0]    # seeds that were asked of the system: equal, of this rank
@@ -70,6 +75,8 @@ def install(torch):
     data = torch.utils.data
     for owner in (data, data.dataset):
         streams.patch(owner, "random_split", _in_common)
+    for owner, name in _initialisers(torch.nn.init):
+        streams.patch(owner, name, _in_torch_common)
     os.register_at_fork(after_in_child=_off)
 
 
@@ -80,12 +87,13 @@ def uninstall():
 
 def fork():
     """From here on the script's own draws differ from worker to worker."""
-    global _common
+    global _common, _drawn
     if not _on or _common is not None:
         return
     _common = {name: stream.get() for name, stream in _streams.items()}
-    for stream in _streams.values():
-        _differ(stream)
+    _drawn = False
+    for name, stream in _streams.items():
+        _differ(name, stream)
 
 
 def forked():
@@ -115,6 +123,15 @@ def common(only=None):
             stream.set(state)
 
 
+def untouched():
+    """Has the script drawn nothing yet in which workers differ? Then all of
+    them compute the same, unless a DataLoader's batch was cut."""
+    global _drawn
+    _drawn = _drawn or any(_streams[name].digest() != digest
+                           for name, digest in _own.items())
+    return _common is not None and not _drawn
+
+
 def is_common():
     """Do draws come from the common stream just now, or are all equal yet?"""
     return _common is None or _inside > 0
@@ -136,6 +153,7 @@ def _off():
     """Nothing of this in a forked child: it is not the worker."""
     global _on, _common
     _on, _common = False, None
+    _own.clear()
     streams.pause()
 
 
@@ -145,11 +163,12 @@ def _arrive(name, stream):
     stream.seed(_job.job().seed)
     if _common is not None:
         _common[name] = stream.get()
-        _differ(stream)
+        _differ(name, stream)
 
 
-def _differ(stream):
+def _differ(name, stream):
     stream.seed(streams.mixed(stream.digest(), _job.job().rank))
+    _own[name] = stream.digest()
 
 
 def _fresh():
@@ -164,6 +183,7 @@ def _heard(stream, call):
     """The script has set a seed: after the fork all draw the same again."""
     if not is_common():
         _common[stream] = _streams[stream].get()
+        _own.pop(stream, None)
         if not _quiet:
             _equal_again(call)
 
@@ -210,6 +230,28 @@ def _fork_rng(real):
                 if before is not None and _common:
                     _common["torch"] = before
     return fork_rng
+
+
+def _initialisers(init):
+    """[(module, name)]: functions that fill a tensor with random numbers, and
+    the modules of torch that have taken them by name."""
+    names = [name for name in dir(init)
+             if name.endswith(("normal_", "uniform_", "orthogonal_",
+                               "sparse_")) and name[0] != "_"]
+    owners = [init] + [module for key, module in sys.modules.items()
+                       if key.startswith("torch.nn.modules.")]
+    return [(owner, name) for owner in owners for name in names
+            if vars(owner).get(name) is getattr(init, name)]
+
+
+def _in_torch_common(real):
+    """Models made after the first optimizer begin as those before it."""
+    def fill(*args, **kwargs):
+        if "torch" not in _own or forward.is_compiling():
+            return real(*args, **kwargs)  # equal yet, or again by a seed
+        with common("torch"):
+            return real(*args, **kwargs)
+    return fill
 
 
 def _in_common(real):
