@@ -17,7 +17,8 @@ from common import HERE, check, run, run_alone, test
 CASES = os.path.join(HERE, 'exchange_cases.py')
 # Relative differences of losses that are allowed, where not the usual ones.
 LOOSE = {'batch_norm': 1.0, 'bfloat16': 0.1, 'autocast': 0.02,
-         'lbfgs': 1e-3, 'wolfe': 1e-3}  # float32: a search line multiplies what is rounded
+         # float32: a search line multiplies what is rounded
+         'lbfgs': 1e-3, 'wolfe': 1e-3}
 LOOSE64 = {'batch_norm': 1.0, 'bfloat16': 0.1, 'autocast': 0.02,
            'lbfgs': 1e-9, 'wolfe': 1e-9}
 # Four workers on few cores take long: the kinds of models, not every case.

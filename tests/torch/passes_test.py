@@ -273,23 +273,6 @@ for number, (bx, by) in enumerate(loader()):
     job = run_script(text, code=None)
     check(job.code != 0, 'it ended well')
     contains(job.err, 'worker 1', 'loops must end at the same step')
-    text = HEAD + '''
-model = net()
-target = net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-for number in range(5 - 2 * (rank == 1)):
-    loss = F.cross_entropy(model(x + torch.rand(1)), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    plateau.step(loss)
-    target.load_state_dict(model.state_dict())
-print("sum", total(model))
-'''
-    job = run_script(text, 3, options=['--digest', 'step'])
-    sums = [numbers(out, 'sum') for out in job.outs(3)]
-    check(len(sums[0]) == 1 and sums[0] == sums[2] != sums[1], sums)
 
 
 @test

@@ -12,7 +12,6 @@
   ReduceLROnPlateau.step                  all decide by the same number
 A job of one: only the loss of backward() and the end of steps are noted.
 """
-import atexit
 import contextlib
 import functools
 import importlib
@@ -82,7 +81,6 @@ def join():
         _lib.session()
         _state = passes.Exchange(_torch)
         arena.install(_lib.session())
-        atexit.register(_leave)  # before the session is closed
     return _state
 
 
@@ -99,18 +97,6 @@ def no_sync():
         yield
     finally:
         state.quiet -= 1
-
-
-def _leave():
-    if active() is not None and getattr(sys, "last_value", None) is None:
-        _state.leave()
-
-
-def explicit():
-    """The script calls collectives of its own."""
-    state = active()
-    if state is not None:
-        state.can_wait = False
 
 
 def _off():
@@ -131,7 +117,6 @@ def meet(optimizer):
     like one. Collective."""
     if join() is not None:
         seed.fork()
-    explicit()
     _register(optimizer)
 
 
@@ -219,7 +204,7 @@ def _deciding(real):
     """A scheduler that goes by a number: all workers must see the same."""
     def step(self, metrics, *args, **kwargs):
         state = active()
-        if state is not None and state.passes and not state.is_alone():
+        if state is not None and state.passes:
             metrics = _agreed(metrics)
         return real(self, metrics, *args, **kwargs)
     return step

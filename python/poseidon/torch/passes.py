@@ -27,7 +27,6 @@ LOADED = 1   # somebody has loaded a state: start again from rank 0's
 BROKEN = 2   # backward has raised an exception
 WHOLE = 4    # it has not
 COPIED = 8   # as LOADED, of a module that no optimizer trains
-LEFT = 16    # its script is over
 
 ALONE = 2    # uses of a gradient's memory inside its own hook
 
@@ -66,7 +65,6 @@ class Exchange:
         self.owing = False       # there was a pass that was not exchanged
         self.passes = 0
         self.copies = 0          # passes after a COPIED
-        self.can_wait = True     # a worker that has ended may wait: see leave
         self.stepped = weakref.WeakKeyDictionary()  # optimizer: passes then
         self.flag = 0
         self.flags = ctypes.c_uint64()
@@ -187,8 +185,6 @@ class Exchange:
         """Weight and kind of the pass; samples of this worker."""
         known = data.samples()
         mine, self.total = (1, None) if known is None else known
-        if known is not None:
-            self.can_wait = False
         if self.job.batch == "per-worker":
             self.total = None
         kind, self.weight = loss.look(roots, *(known or (None, None)))
@@ -292,7 +288,7 @@ class Exchange:
             self.stage.returns()
             self.kept = []
         if flags & LOADED or flags & COPIED and self._is_due():
-            self._start()
+            self.start()
 
     def _factor(self):
         """From the mean of the workers' losses to their sum."""
@@ -524,53 +520,12 @@ class Exchange:
                              "on this worker and not on others; training "
                              "cannot go on after it")
 
-    # ---- workers whose scripts end at other steps
-
-    def leave(self):
-        """The script is over. As long as it is not so on all workers, take
-        part in their passes with nothing. Not where batches were cut: the
-        others would train on parts of them. Nor where there are exchanges
-        other than passes. Collective."""
-        if not self.on or not self.passes or self.open or self.broken or (
-                not self.can_wait):
-            return
-        try:
-            while self._pass_empty(LEFT) & WHOLE:
-                _job.warn_once("left", "this worker's script is over, that of "
-                               "another is not: it trains on without this "
-                               "one's batches")
-        except _lib.Error:
-            pass  # the job ends otherwise, and says why
-
-    def is_alone(self):
-        """Is the script over on some worker? Collective; before calls in
-        which those who have left take no part."""
-        return bool(self.can_wait and self.passes
-                    and self._pass_empty(WHOLE) & LEFT)
-
-    def _pass_empty(self, flag):
-        """A pass to which this worker gives nothing; the flags of all."""
-        _lib.check(self.lib.psd_step_begin(self.step, 0.0, self.op))
-        flags = self._await(flag)
-        self.rooms = []
-        if flag == LEFT and flags & WHOLE and (
-                flags & LOADED or flags & COPIED and self._is_due()):
-            self._start()
-        return flags
-
     # ---- outside of backward
 
     def start(self):
         """All workers take the values of rank 0. Collective."""
         if self.broken:
             self._heal()
-        if self.is_alone():
-            raise _lib.Error(-5, "poseidon: the script is over on another "
-                             "worker; a new optimizer cannot be trained "
-                             "without it")
-        self._start()
-
-    def _start(self):
         save.passing()
         start.collect()
         start.run(self.torch, self.table, self.statistics, modules.values())
@@ -592,7 +547,6 @@ class Exchange:
             self._adopt(optimizer)
         self.stepping = True
         if self.open:
-            self.can_wait = False
             self.window.give_up()
             self._step_inside(optimizer)
         elif self.owing:
