@@ -16,6 +16,8 @@ from poseidon import _job
 from poseidon.shared import lines, rows
 from poseidon.tensorflow import agree, fields
 
+_HINT = " (--batch per-worker lets each draw its own)"
+
 _parts = {}      # rows of a batch: rows.Batch
 
 
@@ -132,7 +134,8 @@ def _say_whole(plan, count, why, same):
         if same:
             lines.once("%s: batches are not cut, and all workers have the "
                        "same: each computes the whole step, as one would "
-                       "alone (--batch per-worker gives each its own)" % why)
+                       "alone%s" % (why, _HINT if plan.fixed or plan.rows
+                                    else ""))
         elif why is not None and not plan.dealt and (
                 job.batch != "per-worker"):
             lines.once("%s: batches are not cut, each worker takes its own "
