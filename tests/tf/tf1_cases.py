@@ -84,6 +84,8 @@ contrib.slim.evaluation.evaluate_once contrib.metrics.streaming_accuracy
 contrib.losses.get_total_loss contrib.rnn.BasicLSTMCell
 contrib.distributions.Normal nn.seq2seq.rnn_decoder
 contrib.training.HParams contrib.data.Dataset
+contrib.training.GreedyLoadBalancingStrategy
+python.framework.graph_util.convert_variables_to_constants
 examples.tutorials.mnist.input_data.read_data_sets
 python.framework.ops core compat.v1.Session __version__
 """.split():
@@ -262,7 +264,8 @@ own.fit(iris.data, iris.target, steps=20, batch_size=50)
 found = own.evaluate(iris.data, iris.target, metrics={
     "acc": learn.MetricSpec(lambda predictions, labels: tf.metrics.accuracy(
         labels, tf.argmax(predictions, 1)))})
-print("own", sorted(found))
+print("own", sorted(found), own.predict(
+    iris.data[:3], as_iterable=False).shape)    # its loss wants labels
 with tf.Graph().as_default():
     x = tf.ones([2, 8, 8, 3])
     net = slim.max_pool2d(slim.conv2d(x, 4, [3, 3]), [2, 2])
@@ -290,6 +293,13 @@ with tf.Graph().as_default():
 hparams = tf.contrib.training.HParams(rate=0.1, sizes=[1, 2], on=False)
 hparams.parse("rate=0.5,sizes=[3,4],on=true")
 print("hparams", hparams.rate, hparams.sizes, hparams.on)
+config = learn.RunConfig(model_dir=folder).replace(save_checkpoints_steps=5)
+print("config", config.save_checkpoints_secs)
+try:
+    learn.learn_runner.run(lambda config, params: params, run_config=config,
+                           hparams=hparams)
+except TypeError as error:
+    print("says", error)
 '''
 
 FLAGS = '''
