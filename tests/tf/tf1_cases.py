@@ -293,6 +293,26 @@ with tf.Graph().as_default():
 hparams = tf.contrib.training.HParams(rate=0.1, sizes=[1, 2], on=False)
 hparams.parse("rate=0.5,sizes=[3,4],on=true")
 print("hparams", hparams.rate, hparams.sizes, hparams.on)
+with tf.Graph().as_default():
+    seq2seq = tf.contrib.legacy_seq2seq
+    words = [tf.placeholder(tf.int32, [None]) for _ in range(3)]
+    ones = [tf.ones([2])] * 3
+    cell = tf.nn.rnn_cell.GRUCell(4)
+    counts = []
+    def model(source, target):
+        made = seq2seq.embedding_attention_seq2seq(
+            source, target, cell, 5, 6, 4, feed_previous=True)
+        counts.append(len(tf.trainable_variables()))
+        return made
+    outs, losses = seq2seq.model_with_buckets(
+        words, words, words, ones, [(1, 2), (2, 3)], model)
+    step = tf.train.GradientDescentOptimizer(0.1).minimize(losses[1])
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        found = sess.run([losses[1], outs[1][2], step],
+                         {one: [1, 2] for one in words})
+    print("buckets", 0 < found[0] < 4, found[1].shape,
+          counts[0] == counts[1])
 config = learn.RunConfig(model_dir=folder).replace(save_checkpoints_steps=5)
 print("config", config.save_checkpoints_secs)
 try:

@@ -189,6 +189,7 @@ def contrib_trains():
              "own ['acc', 'global_step', 'loss'] (3, 3)", 'slim (2, 320)',
              "['Conv/weights', 'Conv/biases']", 'train True True',
              'once [ True]', 'hparams 0.5 [3, 4] True', 'config None',
+             'buckets True (2, 6) True',
              'says experiment_fn gave HParams, not an Experiment')
 
 
