@@ -344,6 +344,8 @@ rank = int(os.environ["PSD_RANK"])
 
 def model_fn(features, labels, mode):
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        return tf.estimator.EstimatorSpec(mode, predictions=features["x"] * w)
     loss = tf.reduce_mean(tf.square(features["x"] * w - labels))
     step = tf.train.get_global_step()
     with tf.control_dependencies([tf.py_func(sync, [], [])]):
@@ -360,8 +362,9 @@ def eval_fn():
         ({"x": np.ones(8, "f")}, np.ones(8, "f"))).batch(4)
 
 if sys.argv[1] == "estimator":
-    estimator = tf.estimator.Estimator(model_fn, "model", tf.estimator.
-        RunConfig(save_checkpoints_steps=5, save_summary_steps=5))
+    estimator = tf.estimator.Estimator(
+        model_fn, "model", tf.contrib.learn.RunConfig(
+            save_checkpoints_steps=5, save_summary_steps=5))
     result, _ = tf.estimator.train_and_evaluate(
         estimator, tf.estimator.TrainSpec(input_fn, max_steps=12),
         tf.estimator.EvalSpec(eval_fn, steps=None, throttle_secs=0,
@@ -369,6 +372,9 @@ if sys.argv[1] == "estimator":
     print("result", result["loss"], result["global_step"])
     print("value", estimator.get_variable_value("w"))
     print(estimator.latest_checkpoint())
+    estimator.export_saved_model(
+        "export", tf.estimator.export.build_raw_serving_input_receiver_fn(
+            {"x": tf.placeholder(tf.float32, [None])}))
 else:
     learn = tf.contrib.learn
 

@@ -186,13 +186,15 @@ def estimator(kind):
         job, 'model')) == 1, str(names))
     check(len(event_files(job, 'model/eval')) == 1, 'eval')
     check(scalars(job, 'model/eval', 'loss')[-1] == (12, 25.0), 'loss')
+    return job
 
 
 @test
 def an_estimator_writes_once_and_evaluates():
     if not has('tensorflow_estimator'):
         raise Skip('this TensorFlow has no estimators')
-    estimator('estimator')
+    names = listing(estimator('estimator'), 'export')
+    check(len(names) == 1 and names[0].isdigit(), str(names))
 
 
 @test

@@ -143,6 +143,30 @@ def whole():
         good('different')
 
 
+def dealt():
+    """Batches of a fixed size from tf.data: each worker has its own, and the
+    data end for all in the same step."""
+    with tf.Graph().as_default():
+        data = tf.data.Dataset.from_tensor_slices(
+            np.arange(40, dtype=np.float32)[:, None])
+        x = v1.data.make_one_shot_iterator(
+            data.batch(8, drop_remainder=True)).get_next()
+        w = v1.get_variable('w', [1, 1],
+                            initializer=v1.zeros_initializer())
+        loss = tf.reduce_mean(tf.matmul(x, w))    # its gradient: the mean
+        step = v1.train.GradientDescentOptimizer(1.0).minimize(loss)
+        run = session()
+        firsts = []
+        try:
+            while True:
+                firsts.append(run.run([step, x])[1][0, 0])
+        except tf.errors.OutOfRangeError:
+            pass
+        assert firsts == [8 * RANK, 16 + 8 * RANK], firsts
+        assert np.allclose(run.run(w), -7.5 - 23.5), run.run(w)
+    good('dealt')
+
+
 def queues():
     """Batches from a queue, which ends earlier on one worker."""
     count = 40 if RANK == 0 else 24

@@ -119,13 +119,15 @@ def good(job, *words):
 
 @test
 def late_layers_leave_first_and_what_is_not_applied_never():
-    """And batches that cannot be cut stay whole; a queue that ends early
-    holds nobody up."""
-    job = claim('order', 'quiet', 'whole', 'queues')
+    """And batches that cannot be cut stay whole, or are dealt; a queue that
+    ends early holds nobody up."""
+    job = claim('order', 'quiet', 'whole', 'dealt', 'queues')
     good(job, 'order', 'quiet', 'rows fetched', 'fixed', 'different',
-         'queues')
+         'dealt', 'queues')
     contains(job.err, 'a value for each row is fetched while training',
-             'feeds have their number of rows in their shapes',
+             'feeds have their number of rows in their shapes: batches are '
+             'not cut, and all workers have the same',
+             'are dealt: each worker takes one of every 2 (per-worker)',
              'the workers feed different batches',
              'batches come from inside the graph',
              'global batch 16 = 2 x 8 (per-worker)')

@@ -84,6 +84,8 @@ contrib.slim.evaluation.evaluate_once contrib.metrics.streaming_accuracy
 contrib.losses.get_total_loss contrib.rnn.BasicLSTMCell
 contrib.distributions.Normal nn.seq2seq.rnn_decoder
 contrib.training.HParams contrib.data.Dataset
+contrib.training.GreedyLoadBalancingStrategy
+python.framework.graph_util.convert_variables_to_constants
 examples.tutorials.mnist.input_data.read_data_sets
 python.framework.ops core compat.v1.Session __version__
 """.split():
@@ -262,7 +264,8 @@ own.fit(iris.data, iris.target, steps=20, batch_size=50)
 found = own.evaluate(iris.data, iris.target, metrics={
     "acc": learn.MetricSpec(lambda predictions, labels: tf.metrics.accuracy(
         labels, tf.argmax(predictions, 1)))})
-print("own", sorted(found))
+print("own", sorted(found), own.predict(
+    iris.data[:3], as_iterable=False).shape)    # its loss wants labels
 with tf.Graph().as_default():
     x = tf.ones([2, 8, 8, 3])
     net = slim.max_pool2d(slim.conv2d(x, 4, [3, 3]), [2, 2])
@@ -290,6 +293,33 @@ with tf.Graph().as_default():
 hparams = tf.contrib.training.HParams(rate=0.1, sizes=[1, 2], on=False)
 hparams.parse("rate=0.5,sizes=[3,4],on=true")
 print("hparams", hparams.rate, hparams.sizes, hparams.on)
+with tf.Graph().as_default():
+    seq2seq = tf.contrib.legacy_seq2seq
+    words = [tf.placeholder(tf.int32, [None]) for _ in range(3)]
+    ones = [tf.ones([2])] * 3
+    cell = tf.nn.rnn_cell.GRUCell(4)
+    counts = []
+    def model(source, target):
+        made = seq2seq.embedding_attention_seq2seq(
+            source, target, cell, 5, 6, 4, feed_previous=True)
+        counts.append(len(tf.trainable_variables()))
+        return made
+    outs, losses = seq2seq.model_with_buckets(
+        words, words, words, ones, [(1, 2), (2, 3)], model)
+    step = tf.train.GradientDescentOptimizer(0.1).minimize(losses[1])
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        found = sess.run([losses[1], outs[1][2], step],
+                         {one: [1, 2] for one in words})
+    print("buckets", 0 < found[0] < 4, found[1].shape,
+          counts[0] == counts[1])
+config = learn.RunConfig(model_dir=folder).replace(save_checkpoints_steps=5)
+print("config", config.save_checkpoints_secs)
+try:
+    learn.learn_runner.run(lambda config, params: params, run_config=config,
+                           hparams=hparams)
+except TypeError as error:
+    print("says", error)
 '''
 
 FLAGS = '''

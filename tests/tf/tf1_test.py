@@ -186,9 +186,11 @@ def flags_and_options_parse_as_they_did():
 def contrib_trains():
     out, _ = text_alone(cases.CONTRIB)
     contains(out, 'iris (150, 4) [50 50 50]', 'dnn True 80 7', 'both 3',
-             "own ['acc', 'global_step', 'loss']", 'slim (2, 320)',
+             "own ['acc', 'global_step', 'loss'] (3, 3)", 'slim (2, 320)',
              "['Conv/weights', 'Conv/biases']", 'train True True',
-             'once [ True]', 'hparams 0.5 [3, 4] True')
+             'once [ True]', 'hparams 0.5 [3, 4] True', 'config None',
+             'buckets True (2, 6) True',
+             'says experiment_fn gave HParams, not an Experiment')
 
 
 @test

@@ -22,6 +22,7 @@ class Site:
         self.answers = []       # ... of all workers
         self.kind = "mean"      # of the loss, over the rows of a batch
         self.source = None      # a source.Source: rows are cut in the graph
+        self.towers = []        # more of them, where they are dealt
         self.variables = []
         self.steps = 0
         self.updates = []       # of statistics: operations that change them
@@ -38,7 +39,8 @@ class Book:
         self.depth = 0          # inside apply_gradients
         self.sources = {}       # number of an operation: source.Source
         self.imported = set()   # numbers of operations that train, not ours
-        self.same = {}          # names of groups: why they are not cut
+        self.same = {}          # names of groups: why they are not cut, and
+                                # whether all workers feed the same
 
 
 def of(graph):

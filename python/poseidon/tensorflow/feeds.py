@@ -5,7 +5,8 @@ whose first dimension is open and that have the same number of rows are cut;
 what cannot be cut is fed as it is, and the job says why. In the first run of
 an optimizer all workers compare what they are about to do, whatever that is:
 if their batches differ, or a graph does not take a part of a batch, each
-worker keeps its own.
+worker keeps its own. Whole batches that are the same on all workers make the
+step of one machine, only P times; the job says so.
 """
 import hashlib
 
@@ -15,44 +16,44 @@ from poseidon import _job
 from poseidon.shared import lines, rows
 from poseidon.tensorflow import agree, fields
 
+_HINT = " (--batch per-worker lets each draw its own)"
+
 _parts = {}      # rows of a batch: rows.Batch
 
 
 def cut(plan, feeds, book, tried):
     """(feeds for this worker, rows behind its gradient, was it cut?).
     tried(feeds) says whether the graph takes a part of a batch."""
-    job = _job.job()
     count, why = _count(plan, feeds)
-    if job.batch != "per-worker":
+    same = False
+    if _job.job().batch != "per-worker":
         if plan.names not in book.same:
             book.same[plan.names] = _compare(plan, feeds, count, why, tried)
-        if plan.inside and not plan.rows:
+        if plan.inside and not plan.rows and not plan.dealt:
             return feeds, 1, True    # the graph knows the rows
-        why = why or book.same[plan.names]
+        never, same = book.same[plan.names]
+        why = why or never
         if not _is_sum(plan):
             why = why or _asked(plan)
         if why is None:
             taken, mine = _take(plan, feeds, count)
             _say_cut(plan, mine)
             return taken, mine.mine, True
-    return feeds, _say_whole(plan, count, why), False
+    return feeds, _say_whole(plan, count, why, same), False
 
 
 def _compare(plan, feeds, count, why, tried):
-    """Why the batches of these groups are never cut; None: they are.
-    Collective, in the first run, on all workers alike."""
-    number = 0
+    """(why the batches of these groups are never cut; None: they are. Do all
+    workers feed the same?) Collective, in the first run, on all workers
+    alike."""
     if why is None and _is_sum(plan):
         why = _asked(plan)    # a sum of parts and wholes would be neither
-    if why is None:
-        number = 1
-        if tried(_take(plan, feeds, count)[0]):
-            number = 2 + _digest(plan, feeds)
-        else:
-            why = "the graph does not take a part of a batch"
+    if why is None and not tried(_take(plan, feeds, count)[0]):
+        why = "the graph does not take a part of a batch"
+    number = 2 * _digest(plan, feeds) + (why is None)
     if not agree.on(number):
-        return "the workers feed different batches"
-    return why
+        return why or "the workers feed different batches", False
+    return why, plan.batch is None
 
 
 def _is_sum(plan):
@@ -121,7 +122,7 @@ def _nothing(plan):
     return "no batch is fed"
 
 
-def _say_whole(plan, count, why):
+def _say_whole(plan, count, why, same):
     """A worker's own batch; its weight."""
     job = _job.job()
     if plan.batch is not None and not plan.rows:
@@ -130,10 +131,16 @@ def _say_whole(plan, count, why):
         count = fields.batch_size() or count
     if not plan.said:
         plan.said = True
-        if why is not None and job.batch != "per-worker":
+        if same:
+            lines.once("%s: batches are not cut, and all workers have the "
+                       "same: each computes the whole step, as one would "
+                       "alone%s" % (why, _HINT if plan.fixed or plan.rows
+                                    else ""))
+        elif why is not None and not plan.dealt and (
+                job.batch != "per-worker"):
             lines.once("%s: batches are not cut, each worker takes its own "
                        "as a whole (per-worker)" % why)
-        if count > 1:
+        if count > 1 and not same:
             lines.once(rows.line(rows.Batch(
                 "per-worker", [count] * job.size, job.rank, count)))
     return max(count, 1)
@@ -141,8 +148,10 @@ def _say_whole(plan, count, why):
 
 def _digest(plan, feeds):
     digest = hashlib.blake2b(digest_size=7)
-    for reference in plan.rows:
+    for reference in plan.rows + tuple(plan.fixed):
         value = feeds[reference]
+        if not isinstance(value, numpy.ndarray):    # a handle
+            continue
         digest.update(repr((value.shape, value.dtype.str)).encode())
         if value.dtype.hasobject:
             digest.update(repr(value.tolist()).encode())

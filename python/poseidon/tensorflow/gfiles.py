@@ -3,7 +3,9 @@
 Folders follow shared/files.py: worker 0 removes a folder, and the others go
 on when that is done, so that none of them finds what is about to go, or
 removes what worker 0 has written since. A file that another worker has
-removed or renamed meanwhile is no error for any but worker 0."""
+removed or renamed meanwhile is no error for any but worker 0. What worker 0
+alone writes it alone renames: an estimator exports into a folder that gets
+its name when all is in it."""
 import os
 
 from poseidon import _job
@@ -11,6 +13,7 @@ from poseidon.shared import everywhere, files, host, turns
 
 _patches = everywhere.Patches()
 _errors = None
+_unwritten = set()   # folders that this worker left to worker 0
 
 
 def install(tf):
@@ -33,6 +36,12 @@ def install(tf):
 def uninstall():
     _patches.restore()
     files.uninstall()
+    _unwritten.clear()
+
+
+def unwritten(folder):
+    """Worker 0 writes it, perhaps under another name."""
+    _unwritten.add(host.plain_path(folder))
 
 
 def _local(path):
@@ -124,6 +133,8 @@ def _remover(original):
 
 def _mover(original):
     def move(src, dst, overwrite=False):
+        if _unwritten and _local(src) in _unwritten:
+            return None    # worker 0 may still be writing there
         try:
             return original(src, dst, overwrite)
         except _errors.OpError as error:

@@ -63,6 +63,9 @@ def put(tf, book, raws, by_hand):
     site.kind, site.told = kind, told
     site.loss = told[0] if told else None
     site.source = _source(tf, book, site, sent[0].raw.loss)
+    if site.source is not None and site.source.dealt:   # and other towers'
+        for loss in {id(one.raw.loss): one.raw.loss for one in sent}.values():
+            site.towers.append(_source(tf, book, site, loss))
     _register(site, sent)
     _build(tf, book, site, sent)
     for one in sent:
@@ -94,15 +97,17 @@ def _losses(sent):
 
 
 def _source(tf, book, site, loss):
-    """Where the batches come from, if that can be cut in the graph."""
-    if loss is None or site.kind == "mixed" or (
-            _job.job().batch == "per-worker"):
-        return None
-    op = source.find(loss)
-    if op is None:
+    """Where the batches come from, if that can be cut or dealt in the
+    graph."""
+    op = None if loss is None else source.find(loss)
+    if op is None or source.is_sharded(book.graph):
         return None
     if op._id not in book.sources:
-        book.sources[op._id] = source.put(tf, book.graph, op)
+        whole = _job.job().batch == "per-worker" or not source.is_open(op)
+        if site.kind == "mixed" and not whole:
+            return None
+        make = source.deal if whole else source.put
+        book.sources[op._id] = make(tf, book.graph, op)
     return book.sources[op._id]
 
 

@@ -6,6 +6,7 @@ import os
 from poseidon import _boot, _job
 from poseidon.keras import saving
 from poseidon.shared import everywhere, files, host, turns
+from poseidon.tensorflow import gfiles
 
 KERAS = ("keras.src.saving.saving_api", "tf_keras.src.saving.saving_api")
 
@@ -55,6 +56,8 @@ def _builder(original):
             self._psd_folder = os.fsdecode(
                 kwargs.get("export_dir", args[0] if args else ""))
         first = _job.job().rank == 0 or files.is_private(self._psd_folder)
+        if not first:
+            gfiles.unwritten(self._psd_folder)
         if original.__name__ == "save":
             folder = self._psd_folder
             if files.is_private(folder):

@@ -32,7 +32,8 @@ class Plan:
         self.restores = False
         self.foreign = False    # it trains what was imported
         self.batch = None       # rows that queues or iterators give
-        self.inside = False     # ... which are cut in the graph
+        self.inside = False     # ... which are cut or dealt in the graph
+        self.dealt = False      # ... the latter
         self.said = False       # what becomes of the batch
         self.trial = None       # tensor: a part of a batch is tried first
 
@@ -51,7 +52,7 @@ def make(book, targets, fetches, feeds):
         _find_loss(plan, fetches)
         return plan
     if plan.sites:
-        _give_answers(plan, fetches)
+        _give_answers(plan, book, fetches)
         _add_statistics(plan, book, reached)
         reached = reach(list(targets) + plan.targets,
                         plan.fetches or fetches, stops)
@@ -90,14 +91,20 @@ def _switch(plan, book, reached):
         if not here:
             plan.extra[site.between.ref()] = _TRUE
     for source in book.sources.values():
-        if any(site.source is source for site in plan.sites):
+        if _feeds(source, plan):
             plan.extra[source.cut.ref()] = _TRUE
             plan.inside = True
+            plan.dealt = plan.dealt or source.dealt
     if not any(site.waited is not None and site.waited._id in reached
                for site in book.sites):
         for site in book.sites:   # nobody takes a turn
             if site.between is not None:
                 plan.extra.pop(site.between.ref(), None)
+
+
+def _feeds(source, plan):
+    return any(source is site.source or source in site.towers
+               for site in plan.sites)
 
 
 def _pushes(waited):
@@ -118,10 +125,13 @@ def _add_statistics(plan, book, reached):
 
 # ---- fetches
 
-def _give_answers(plan, fetches):
+def _give_answers(plan, book, fetches):
     """Who asks for a raw gradient, or for the loss, gets that of all
-    workers."""
+    workers; who asks for a batch that is dealt, this worker's."""
     done = {}
+    for source in book.sources.values():
+        if source.dealt and _feeds(source, plan):
+            done.update(zip(map(id, source.op.outputs), source.parts))
     for site in plan.sites:
         for raw in site.raws:
             done.update(raw.done)

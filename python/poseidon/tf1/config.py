@@ -182,9 +182,11 @@ def patch():
 
 
 def patch_estimator():
-    """RunConfig of tf.estimator checks the type of its configuration."""
+    """RunConfig of tf.estimator checks the type of its configuration, and
+    its estimators that of theirs."""
     try:
-        from tensorflow_estimator.python.estimator import run_config
+        from tensorflow_estimator.python.estimator import (
+            estimator, run_config)
     except ImportError:
         return
     owner = run_config.RunConfig
@@ -201,3 +203,9 @@ def patch_estimator():
 
     owner.__init__ = wrapped(owner.__init__)
     owner.replace = wrapped(owner.replace)
+    name = "maybe_overwrite_model_dir_and_session_config"
+    real = getattr(estimator, name, None)
+    if real is not None:
+        setattr(estimator, name, lambda config, model_dir: real(
+            config.for_estimator(owner) if hasattr(config, "for_estimator")
+            else config, model_dir))

@@ -133,8 +133,18 @@ def _keep_from_keras(module):
         lazy.module = module
 
 
+def _complete(v1):
+    """Names that had two places, of which one has lost them."""
+    from tensorflow.python.framework import graph_util
+    for name in ("convert_variables_to_constants", "extract_sub_graph",
+                 "remove_training_nodes", "must_run_on_cpu"):
+        if not hasattr(graph_util, name):
+            setattr(graph_util, name, getattr(v1.graph_util, name))
+
+
 def _build(module, v1):
     from poseidon.tf1 import config, flags, names, order
+    _complete(v1)
     table = names.table(v1)
     for place, values in order.table(v1).items():
         table.setdefault(place, {}).update(values)

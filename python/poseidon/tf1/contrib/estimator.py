@@ -20,6 +20,7 @@ class BaseEstimator:
         self._model_dir = (model_dir or getattr(self._config, "model_dir",
                                                 None) or tempfile.mkdtemp())
         self._params = None
+        self._labels = None     # their kinds, when it has been trained
 
     @property
     def model_dir(self):
@@ -43,6 +44,7 @@ class BaseEstimator:
         with self._graph():
             step = tf.train.get_or_create_global_step()
             features, labels = source.tensors()
+            self._labels = _kinds(labels)
             ops = self._ops(features, labels, ModeKeys.TRAIN)
             hooks = [*source.hooks(), *ops.training_hooks,
                      *ops.training_chief_hooks,
@@ -154,6 +156,10 @@ class BaseEstimator:
                          epochs=1)
         with self._graph():
             features, labels = source.tensors()
+            if labels is None and self._labels is not None:
+                labels = tf.nest.map_structure(    # never fed
+                    lambda kind: tf.placeholder(kind.dtype, kind.shape),
+                    self._labels)
             ops = self._ops(features, labels, ModeKeys.INFER)
             values = ops.predictions
             if outputs and isinstance(values, dict):
@@ -204,6 +210,15 @@ class Estimator(BaseEstimator):
             features, labels = self._engineer(features, labels)
         return models.call(self._model_fn, features, labels, mode,
                            self._params, self._config, self._model_dir)
+
+
+def _kinds(labels):
+    """Type and shape of each, for model functions that make a loss also when
+    they predict."""
+    if labels is None:
+        return None
+    return tf.nest.map_structure(
+        lambda one: tf.TensorSpec(one.shape, one.dtype), labels)
 
 
 class _Graph:

@@ -17,9 +17,9 @@ def run(experiment_fn, output_dir=None, schedule=None, run_config=None,
         raise TypeError("experiment_fn must be a function")
     names = inspect.signature(experiment_fn).parameters
     if run_config is not None:
-        words = {"hparams": hparams} if "hparams" in names or len(
-            names) > 1 else {}
-        experiment = experiment_fn(run_config, **words)
+        # The second may have any name.
+        more = (hparams,) if hparams is not None or len(names) > 1 else ()
+        experiment = experiment_fn(run_config, *more)
     else:
         experiment = experiment_fn(output_dir)
     if not isinstance(experiment, Experiment):

@@ -119,7 +119,19 @@ class RunConfig(ClusterConfig):
             if not hasattr(other, name):
                 raise ValueError("RunConfig has no %r" % name)
             setattr(other, name, value)
+        if words.get("save_checkpoints_steps") is not None:
+            other.save_checkpoints_secs = None     # one of the two
+        elif words.get("save_checkpoints_secs") is not None:
+            other.save_checkpoints_steps = None
         return other
+
+    def for_estimator(self, kind):
+        """As one of tf.estimator's, which was its parent."""
+        return kind(**{name: getattr(self, name) for name in (
+            "model_dir", "tf_random_seed", "save_summary_steps",
+            "save_checkpoints_secs", "save_checkpoints_steps",
+            "session_config", "keep_checkpoint_max",
+            "keep_checkpoint_every_n_hours", "log_step_count_steps")})
 
     def uid(self, whitelist=None):
         return repr(sorted((name, value) for name, value in

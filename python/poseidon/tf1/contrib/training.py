@@ -176,3 +176,25 @@ def checkpoints_iterator(checkpoint_dir, min_interval_secs=0, timeout=None,
         begin = time.time()
         yield last
         time.sleep(max(0, begin + min_interval_secs - time.time()))
+
+
+class GreedyLoadBalancingStrategy:
+    """For replica_device_setter: the ps that has the least so far."""
+
+    def __init__(self, num_tasks, load_fn):
+        self._loads = [0.0] * num_tasks
+        self._load = load_fn
+
+    def __call__(self, op):
+        task = self._loads.index(min(self._loads))
+        self._loads[task] += self._load(op)
+        return task
+
+
+def byte_size_load_fn(op):
+    """Bytes of the tensor that a variable's operation has."""
+    shape = op.outputs[0].shape
+    if op.type == "VarHandleOp":
+        shape = tf.TensorShape(op.get_attr("shape"))
+        return op.get_attr("dtype").size * shape.num_elements()
+    return op.outputs[0].dtype.size * shape.num_elements()
