@@ -24,6 +24,7 @@ class Frame:
         self.kind = kind
         self.model = model
         self.wants = True     # its data is still to come
+        self.mode = None      # of its batches: split, per-worker
 
 
 def install(trainer, version):
@@ -52,6 +53,11 @@ def wanting():
 
 def is_going_on():
     return bool(_frames)
+
+
+def mode():
+    """Of the batches of the call that is going on."""
+    return _frames[-1].mode if _frames else None
 
 
 def _bound(real, self, args, kwargs):

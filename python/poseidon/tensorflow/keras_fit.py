@@ -49,7 +49,8 @@ def adopt(dataset):
     if frame is None or frame.kind == "predict" or (
             frame.kind == "evaluate" and not _job.job().shard_eval):
         return dataset, None
-    return data.cut(dataset, fit.is_whole(frame.model))
+    dataset, frame.mode = data.cut(dataset, fit.is_whole(frame.model))
+    return dataset, frame.mode
 
 
 def say(dataset, mode, batch_size):
@@ -96,13 +97,19 @@ def _step_taker(name):
         def step(self, batch, *args, **kwargs):
             if not isinstance(batch, data.Cut):
                 return real(self, batch, *args, **kwargs)
-            with keras_push.training_step(batch.rows,
-                                          fit.loss_kind(self)):
+            with keras_push.training_step(batch.rows, _op(self)):
                 result = real(self, batch.data, *args, **kwargs)
             keras_metrics.only_with_rows(self, batch.rows)
             return result
         return step
     return make
+
+
+def _op(model):
+    """What is not said to be a sum shows it, perhaps. Whole batches of
+    workers are averaged, whatever their loss is."""
+    kind = fit.loss_kind(model)
+    return "look" if kind == "mean" and fit.mode() == "split" else kind
 
 
 def _reset(real):

@@ -10,6 +10,7 @@ import contextlib
 import weakref
 
 from poseidon import _job
+from poseidon.shared import lines
 from poseidon.tensorflow import bad, core, groups, losses
 
 _tf = None
@@ -79,7 +80,8 @@ def total():
 
 @contextlib.contextmanager
 def training_step(rows, op="mean"):
-    """Gradients that are made inside come from so many rows (a tensor)."""
+    """Gradients that are made inside come from so many rows (a tensor); op:
+    sum, mean, or look, which asks the loss."""
     global _step
     before, _step = _step, (rows, op)
     try:
@@ -162,25 +164,40 @@ def _is_sparse(grad):
 
 
 def _op_of(loss):
-    """Sums are summed, where the workers have parts of one batch: what is
-    said before the step tells. Eagerly only a loss that is not reduced shows
-    that it is a sum; what cannot be told is averaged."""
+    """(rows, op) of a step. Sums are summed, where the workers have parts of
+    one batch: what is said before the step tells."""
+    if _step is None:
+        return None, "step" if _kind(loss) == "sum" else "mean"
+    rows, op = _step
+    if op != "look":
+        return _step
+    kind = _kind(loss)
+    if kind == "mixed":
+        lines.once("the loss has a part that is a sum over the batch and "
+                   "one that is not: parts of a batch are averaged, which "
+                   "makes the sum smaller; --batch per-worker does not cut")
+    return rows, "sum" if kind == "sum" else "mean"
+
+
+def _kind(loss):
+    """Eagerly only a loss that is not reduced shows that it is a sum; what
+    cannot be told is averaged."""
+    found = set()
     for each in _tf.nest.flatten(loss):
         if not _tf.is_tensor(each):
-            return "mean"
-        if hasattr(each, "numpy"):
-            kind = "sum" if each.shape.rank else "mean"
+            found.add("mean")
+        elif hasattr(each, "numpy"):
+            found.add("sum" if each.shape.rank else "mean")
         else:
-            kind, _ = losses.look(each)
-        if kind != "sum":
-            return "mean"
-    return "step"
+            found.add(losses.look(each, by_shape=True)[0])
+    return found.pop() if len(found) == 1 else (
+        "mixed" if "mixed" in found else "mean")
 
 
 def _ops(mine, grads, loss):
     tf, ops = _tf, core.ops
     with tf.name_scope("poseidon"):
-        rows, op = _step or (None, _op_of(loss))
+        rows, op = _op_of(loss)
         weight = (tf.constant(-1.0, tf.float64) if rows is None
                   else tf.cast(rows, tf.float64))
         on = tf.constant(True)
@@ -214,6 +231,7 @@ def _taken(grad, answer, indices, on, key):
         return answer
     values, indices = core.ops.psd_take_sparse(answer, indices, on, key=key)
     values.set_shape([None] + grad.values.shape[1:].as_list())
+    indices.set_shape([None])  # its dense form has a known shape then
     return _tf.IndexedSlices(values, _tf.cast(indices, grad.indices.dtype),
                              grad.dense_shape)
 
