@@ -25,6 +25,7 @@ class Frame:
         self.model = model
         self.wants = True     # its data is still to come
         self.mode = None      # of its batches: split, per-worker
+        self.begun = False    # has a step ended?
 
 
 def install(trainer, version):
@@ -72,9 +73,13 @@ def _caller(kind):
         def call(self, *args, **kwargs):
             bound = _bound(real, self, args, kwargs)
             within = bool(_frames)
-            _frames.append(Frame(kind, self))
+            frame = Frame(kind, self)
+            _frames.append(frame)
             try:
                 result = real(*bound.args, **bound.kwargs)
+            except Exception:
+                _hint(frame)
+                raise
             finally:
                 _frames.pop()
             if kind == "evaluate" and within and isinstance(result, dict):
@@ -83,6 +88,20 @@ def _caller(kind):
             return result
         return ground.now.plain(call)
     return make
+
+
+def stepped():
+    """A step of the call that is going on has ended."""
+    if _frames:
+        _frames[-1].begun = True
+
+
+def _hint(frame):
+    """A script may count on whole batches."""
+    if frame.kind == "fit" and frame.mode == "split" and not frame.begun:
+        lines.once("fit has failed in its first step, on a part of a batch; "
+                   "if it does not alone, --batch per-worker gives every "
+                   "worker whole batches")
 
 
 def loss_kind(model):

@@ -38,6 +38,7 @@ def write(variable, value):
 @contextlib.contextmanager
 def batch(mine):
     join()
+    keras_calls.fed()
     if mine is None:
         core.step(1)
     else:    # parts of one batch: a loss may be its sum
