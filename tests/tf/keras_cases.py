@@ -451,7 +451,7 @@ def own_step():
             self.optimizer.apply_gradients(
                 zip(grads, self.trainable_variables))
             self.seen.update_state(loss, sample_weight=tf.shape(x)[0])
-            return {'seen': self.seen.result()}
+            return {'seen': self.seen.result(), 'last': loss}
 
     model = Mine()
     model.compile(keras.optimizers.SGD(0.1))

@@ -8,7 +8,7 @@ import inspect
 
 import numpy as np
 
-from poseidon import _job
+from poseidon import _job, _lib
 from poseidon.keras import ground, metrics
 from poseidon.shared import lines, rows
 from poseidon.shared.patches import Patches
@@ -137,11 +137,15 @@ def _result(real):
             return real(self, logs)
         if frame.kind == "fit":
             metrics.average_statistics(self)
+        mine = _numbers(self.get_metrics_result())
         with metrics.Together(self, keep=True):
-            result = real(self, logs)
-        result = {name: _number(value) for name, value in result.items()}
-        if set(result) != set(self.get_metrics_result()):
-            return metrics.mean_of(result)
+            result = _numbers(real(self, logs))
+        whole = _numbers(self.get_metrics_result())
+        if set(result) != set(whole):
+            # The step has returned other numbers, or more than its metrics.
+            shown = _shown(mine, result)
+            result = dict(metrics.mean_of(result), **{
+                name: whole[name] for name in shown})
         return metrics.equal(result)
     return ground.now.plain(metrics_result)
 
@@ -150,6 +154,25 @@ def _number(value):
     if hasattr(value, "detach"):  # torch's
         value = value.detach().cpu()
     return value.numpy() if hasattr(value, "numpy") else value
+
+
+def _numbers(logs):
+    return {name: _number(value) for name, value in logs.items()}
+
+
+def _shown(mine, result):
+    """Names of the metrics whose values these are, on any worker: without
+    rows the step of this one was taken back. Collective."""
+    names = sorted(set(mine) & set(result))
+    same = np.array([_is_same(mine[name], result[name]) for name in names],
+                    np.float64)
+    same = metrics.combine([same], _lib.SUM)[0]
+    return [name for name, count in zip(names, same) if count]
+
+
+def _is_same(first, second):
+    return np.ndim(first) == np.ndim(second) == 0 and bool(
+        np.isclose(first, second, rtol=1e-6, atol=0))
 
 
 def _on_batch(real):

@@ -58,7 +58,7 @@ def _see_batches():
     global _fed, _unfed
     _unfed = 0 if _fed or fit.is_going_on() else _unfed + 1
     _fed = False
-    if _unfed == UNFED and _job.job().batch == "split":
+    if _unfed == UNFED:
         lines.once("these steps take batches that are not of a data set: all "
                    "workers compute all of their rows; batches of a "
                    "tf.data.Dataset, of fit and of train_on_batch are cut")
