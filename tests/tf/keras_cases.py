@@ -94,11 +94,11 @@ def fit_conv():
 
 @case
 def fit_embedding():
-    """IndexedSlices stay sparse."""
+    """IndexedSlices stay sparse; RMSprop of Keras 3 asks for their shape."""
     model = keras.Sequential([
         keras.layers.Embedding(50, 8), keras.layers.GlobalAveragePooling1D(),
         keras.layers.Dense(1)])
-    model.compile(keras.optimizers.Adam(1e-2), loss=(
+    model.compile(keras.optimizers.RMSprop(1e-2), loss=(
         keras.losses.BinaryCrossentropy(from_logits=True)))
     history = model.fit(WORDS, KINDS, batch_size=12, epochs=10, verbose=0)
     push = sys.modules.get('poseidon.tensorflow.keras_push')
@@ -428,7 +428,8 @@ def several_steps():
 
 @case
 def own_step():
-    """A train_step of the script's, and a loss that is a sum."""
+    """A train_step of the script's, and a loss of which the graph shows that
+    it is a sum."""
     class Mine(keras.Model):
         def __init__(self):
             super().__init__()
@@ -450,12 +451,18 @@ def own_step():
             self.optimizer.apply_gradients(
                 zip(grads, self.trainable_variables))
             self.seen.update_state(loss, sample_weight=tf.shape(x)[0])
-            return {'seen': self.seen.result()}
+            return {'seen': self.seen.result(), 'last': loss}
 
     model = Mine()
     model.compile(keras.optimizers.SGD(0.1))
     one = model.fit(X, Y, batch_size=40, epochs=3, verbose=0)
-    return result(model, seen=one.history['seen'])
+    shown = keras.Sequential([keras.layers.Dense(12)])
+    shown.compile(keras.optimizers.SGD(1e-3), loss=(
+        lambda x, y: tf.reduce_sum(tf.square(x - y))))
+    two = shown.fit(X, X, batch_size=37, epochs=2, verbose=0)
+    told = float(np.ravel(shown.train_on_batch(X[:33], X[:33]))[0])
+    return result(shown, seen=one.history['seen'], own=norm(model),
+                  loss=two.history['loss'], told=told)
 
 
 @case

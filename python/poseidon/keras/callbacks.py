@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from poseidon import _job, _lib
-from poseidon.keras import ground, metrics
+from poseidon.keras import fit, ground, metrics
 from poseidon.shared.patches import Patches
 
 WRITERS = ("TensorBoard", "CSVLogger", "RemoteMonitor")
@@ -103,6 +103,7 @@ def _flat(callbacks):
 
 def _telling(real):
     def on_train_batch_end(self, batch, logs=None):
+        fit.stepped()
         ground.now.tell(logs)
         return real(self, batch, logs)
     return ground.now.plain(on_train_batch_end)

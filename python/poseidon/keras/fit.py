@@ -8,7 +8,7 @@ import inspect
 
 import numpy as np
 
-from poseidon import _job
+from poseidon import _job, _lib
 from poseidon.keras import ground, metrics
 from poseidon.shared import lines, rows
 from poseidon.shared.patches import Patches
@@ -24,6 +24,8 @@ class Frame:
         self.kind = kind
         self.model = model
         self.wants = True     # its data is still to come
+        self.mode = None      # of its batches: split, per-worker
+        self.begun = False    # has a step ended?
 
 
 def install(trainer, version):
@@ -54,6 +56,11 @@ def is_going_on():
     return bool(_frames)
 
 
+def mode():
+    """Of the batches of the call that is going on."""
+    return _frames[-1].mode if _frames else None
+
+
 def _bound(real, self, args, kwargs):
     bound = inspect.signature(real).bind(self, *args, **kwargs)
     if _job.job().rank and "verbose" in inspect.signature(real).parameters:
@@ -66,9 +73,13 @@ def _caller(kind):
         def call(self, *args, **kwargs):
             bound = _bound(real, self, args, kwargs)
             within = bool(_frames)
-            _frames.append(Frame(kind, self))
+            frame = Frame(kind, self)
+            _frames.append(frame)
             try:
                 result = real(*bound.args, **bound.kwargs)
+            except Exception:
+                _hint(frame)
+                raise
             finally:
                 _frames.pop()
             if kind == "evaluate" and within and isinstance(result, dict):
@@ -77,6 +88,20 @@ def _caller(kind):
             return result
         return ground.now.plain(call)
     return make
+
+
+def stepped():
+    """A step of the call that is going on has ended."""
+    if _frames:
+        _frames[-1].begun = True
+
+
+def _hint(frame):
+    """A script may count on whole batches."""
+    if frame.kind == "fit" and frame.mode == "split" and not frame.begun:
+        lines.once("fit has failed in its first step, on a part of a batch; "
+                   "if it does not alone, --batch per-worker gives every "
+                   "worker whole batches")
 
 
 def loss_kind(model):
@@ -112,11 +137,15 @@ def _result(real):
             return real(self, logs)
         if frame.kind == "fit":
             metrics.average_statistics(self)
+        mine = _numbers(self.get_metrics_result())
         with metrics.Together(self, keep=True):
-            result = real(self, logs)
-        result = {name: _number(value) for name, value in result.items()}
-        if set(result) != set(self.get_metrics_result()):
-            return metrics.mean_of(result)
+            result = _numbers(real(self, logs))
+        whole = _numbers(self.get_metrics_result())
+        if set(result) != set(whole):
+            # The step has returned other numbers, or more than its metrics.
+            shown = _shown(mine, result)
+            result = dict(metrics.mean_of(result), **{
+                name: whole[name] for name in shown})
         return metrics.equal(result)
     return ground.now.plain(metrics_result)
 
@@ -125,6 +154,25 @@ def _number(value):
     if hasattr(value, "detach"):  # torch's
         value = value.detach().cpu()
     return value.numpy() if hasattr(value, "numpy") else value
+
+
+def _numbers(logs):
+    return {name: _number(value) for name, value in logs.items()}
+
+
+def _shown(mine, result):
+    """Names of the metrics whose values these are, on any worker: without
+    rows the step of this one was taken back. Collective."""
+    names = sorted(set(mine) & set(result))
+    same = np.array([_is_same(mine[name], result[name]) for name in names],
+                    np.float64)
+    same = metrics.combine([same], _lib.SUM)[0]
+    return [name for name, count in zip(names, same) if count]
+
+
+def _is_same(first, second):
+    return np.ndim(first) == np.ndim(second) == 0 and bool(
+        np.isclose(first, second, rtol=1e-6, atol=0))
 
 
 def _on_batch(real):

@@ -216,6 +216,7 @@ class Loop:
     def next(self, draw):
         """The next batch by draw(). The iterator is not known here: in a
         circle it would live on, and with it its threads and buffers."""
+        keras_calls.fed()
         steps = keras_push.total()
         if self.drawn and steps > self.steps and not self.cuts:
             self.cuts = True

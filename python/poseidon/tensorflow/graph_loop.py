@@ -69,6 +69,7 @@ def _begun(part, op):
     def begin(rows):
         data.weigh(int(rows), op)
         keras_calls.note(int(rows))
+        keras_calls.fed()
 
     told = _tf.numpy_function(begin, [part.rows], [])
     with _tf.control_dependencies([told]):

@@ -7,9 +7,12 @@ import threading
 import numpy as np
 
 from poseidon import _job, _lib
-from poseidon.keras import callbacks
+from poseidon.keras import callbacks, fit
+from poseidon.shared import lines
 from poseidon.shared.patches import Patches
 from poseidon.tensorflow import core, keras_push, keras_start, tape
+
+UNFED = 10           # steps on batches that nobody has cut, and a line says it
 
 _tf = None
 _patches = Patches()
@@ -18,6 +21,8 @@ _ended = {}          # group: steps when last looked at
 _steps = 0           # of the script, as far as can be told
 _rows = 0            # of this worker in a step
 _loss = math.nan     # the last one that was told
+_fed = False         # has a data set given a batch since the last step?
+_unfed = 0           # steps since then
 
 
 def install(tf):
@@ -40,6 +45,23 @@ def note(rows):
     """This worker's part of the steps to come."""
     global _rows
     _rows = rows
+
+
+def fed():
+    """A batch was given out that is cut, or could have been."""
+    global _fed
+    _fed = True
+
+
+def _see_batches():
+    """Nobody sees where the rows of a numpy array come from."""
+    global _fed, _unfed
+    _unfed = 0 if _fed or fit.is_going_on() else _unfed + 1
+    _fed = False
+    if _unfed == UNFED:
+        lines.once("these steps take batches that are not of a data set: all "
+                   "workers compute all of their rows; batches of a "
+                   "tf.data.Dataset, of fit and of train_on_batch are cut")
 
 
 def tell(logs):
@@ -71,6 +93,7 @@ def after():
              if now[each.name] > _ended.get(each.name, 0)]
     _ended.update(now)
     _steps += more
+    _see_batches()
     _lib.check(_lib.library().psd_metrics(
         _lib.session(), _steps, _loss, _rows * more))
     _loss = math.nan  # of this step it is not known yet

@@ -50,7 +50,8 @@ def adopt(dataset):
     if frame is None or frame.kind == "predict" or (
             frame.kind == "evaluate" and not _job.job().shard_eval):
         return dataset, None
-    return data.cut(dataset, fit.is_whole(frame.model))
+    dataset, frame.mode = data.cut(dataset, fit.is_whole(frame.model))
+    return dataset, frame.mode
 
 
 def say(dataset, mode, batch_size):
@@ -95,18 +96,29 @@ def _step_taker(name):
     def make(real):
         @tape.plain
         def step(self, batch, *args, **kwargs):
-            kind = fit.loss_kind(self)
-            if isinstance(batch, data.Cut):
-                with keras_push.training_step(batch.rows, kind):
-                    result = real(self, batch.data, *args, **kwargs)
-            else:
+            rows = batch if isinstance(batch, data.Cut) else (
+                keras_ground.at_hand())
+            if rows is None:
+                return real(self, batch, *args, **kwargs)
+            if rows is batch:
+                taken = keras_push.training_step(batch.rows, _op(self))
+                batch = batch.data
+            else:    # the plug-in was told its rows
+                taken = keras_push.training_step(None, "look")
+            with taken as about:
                 result = real(self, batch, *args, **kwargs)
-                batch = keras_ground.at_hand()
-            if batch is not None:
-                keras_metrics.count(self, batch, kind)
+            keras_metrics.count(self, rows, "sum" if about.summed
+                                else fit.loss_kind(self))
             return result
         return step
     return make
+
+
+def _op(model):
+    """What is not said to be a sum shows it, perhaps. Whole batches of
+    workers are averaged, whatever their loss is."""
+    kind = fit.loss_kind(model)
+    return "look" if kind == "mean" and fit.mode() == "split" else kind
 
 
 def _reset(real):

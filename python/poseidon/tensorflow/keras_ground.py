@@ -47,6 +47,7 @@ def at_hand():
 def batch(mine):
     global _at_hand
     join()
+    keras_calls.fed()
     if mine is None:
         core.step(1)
     else:    # parts of one batch: a loss may be its sum

@@ -10,12 +10,13 @@ import contextlib
 import weakref
 
 from poseidon import _job
+from poseidon.shared import lines
 from poseidon.tensorflow import bad, core, groups, losses
 
 _tf = None
 _known = {}        # what is exchanged: its Sources
 _order = []        # the same, in order of first use
-_step = None       # (rows, op) of the training step that is being traced
+_step = None       # the Step that is being traced
 _made = 0          # exchanges that were written into a graph, or run
 _listeners = []    # called with the variables before their first exchange
 watch = bad.Watch()
@@ -77,13 +78,22 @@ def total():
     return sum(count for _, count in counts())
 
 
+class Step:
+    """What is known of a training step that is being traced."""
+
+    def __init__(self, rows, op):
+        self.rows = rows        # a tensor; None: the plug-in was told
+        self.op = op            # sum, mean, or look, which asks the loss
+        self.summed = op == "sum"
+
+
 @contextlib.contextmanager
 def training_step(rows, op="mean"):
-    """Gradients that are made inside come from so many rows (a tensor)."""
+    """Gradients that are made inside come from so many rows."""
     global _step
-    before, _step = _step, (rows, op)
+    before, _step = _step, Step(rows, op)
     try:
-        yield
+        yield _step
     finally:
         _step = before
 
@@ -162,25 +172,41 @@ def _is_sparse(grad):
 
 
 def _op_of(loss):
-    """Sums are summed, where the workers have parts of one batch: what is
-    said before the step tells. Eagerly only a loss that is not reduced shows
-    that it is a sum; what cannot be told is averaged."""
+    """(rows, op) of a step. Sums are summed, where the workers have parts of
+    one batch: what is said before the step tells."""
+    step = _step or Step(None, "look")
+    if step.op != "look":
+        return step.rows, step.op
+    kind = _kind(loss)
+    if kind == "mixed" and step.rows is not None:
+        lines.once("the loss has a part that is a sum over the batch and "
+                   "one that is not: parts of a batch are averaged, which "
+                   "makes the sum smaller; --batch per-worker does not cut")
+    if kind != "sum":
+        return step.rows, "mean"
+    step.summed = True
+    return step.rows, "step" if step.rows is None else "sum"
+
+
+def _kind(loss):
+    """Eagerly only a loss that is not reduced shows that it is a sum; what
+    cannot be told is averaged."""
+    found = set()
     for each in _tf.nest.flatten(loss):
         if not _tf.is_tensor(each):
-            return "mean"
-        if hasattr(each, "numpy"):
-            kind = "sum" if each.shape.rank else "mean"
+            found.add("mean")
+        elif hasattr(each, "numpy"):
+            found.add("sum" if each.shape.rank else "mean")
         else:
-            kind, _ = losses.look(each)
-        if kind != "sum":
-            return "mean"
-    return "step"
+            found.add(losses.look(each, by_shape=True)[0])
+    return found.pop() if len(found) == 1 else (
+        "mixed" if "mixed" in found else "mean")
 
 
 def _ops(mine, grads, loss):
     tf, ops = _tf, core.ops
     with tf.name_scope("poseidon"):
-        rows, op = _step or (None, _op_of(loss))
+        rows, op = _op_of(loss)
         weight = (tf.constant(-1.0, tf.float64) if rows is None
                   else tf.cast(rows, tf.float64))
         on = tf.constant(True)
@@ -214,6 +240,7 @@ def _taken(grad, answer, indices, on, key):
         return answer
     values, indices = core.ops.psd_take_sparse(answer, indices, on, key=key)
     values.set_shape([None] + grad.values.shape[1:].as_list())
+    indices.set_shape([None])  # its dense form has a known shape then
     return _tf.IndexedSlices(values, _tf.cast(indices, grad.indices.dtype),
                              grad.dense_shape)
 

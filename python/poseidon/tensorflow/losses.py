@@ -24,7 +24,8 @@ _TERMS = 8       # of a loss that are exchanged as well
 
 
 class _Look:
-    def __init__(self):
+    def __init__(self, counts):
+        self.counts = counts  # a dimension of rows is one of these
         self.kinds = set()
         self.penalty = False
         self.left = _NODES
@@ -72,7 +73,8 @@ class _Look:
 
     def takes_rows(self, op):
         """Does a reduction take the first dimension of rows? If their number
-        is fixed, the batch cannot be cut and it does not matter."""
+        is fixed, the batch of a session cannot be cut and it does not
+        matter."""
         value, axes = op.inputs
         if value.shape.rank == 0:
             return False
@@ -82,6 +84,8 @@ class _Look:
         if known is None:
             return True
         rank = value.shape.rank
+        if self.counts and rank and not _fits(value, self.counts):
+            return False
         if rank is None:
             return 0 in known or not known or len(known) > 1
         return 0 in [axis % rank for axis in known]
@@ -148,10 +152,40 @@ def _constant(tensor):
     return None
 
 
-def look(loss):
+def _fits(value, counts):
+    """Can its first dimension be that of rows? Classes and features of a
+    batch that is reduced already are none."""
+    first = value.shape.as_list()[0]
+    return first in counts or (
+        first is not None and value.op.type == "Reshape"
+        and any(count and first % count == 0 for count in counts))
+
+
+def _counts(loss):
+    """First dimensions of the batches that a loss comes from, None where it
+    is open; nothing: not known."""
+    waiting, seen, found = [loss], set(), set()
+    while waiting:
+        op = waiting.pop().op
+        if op._id in seen:
+            continue
+        seen.add(op._id)
+        if not _is_batch(op):
+            waiting.extend(op.inputs)
+            continue
+        for out in op.outputs:
+            if out.shape.rank is None and out.dtype.name != "resource":
+                return set()
+            if out.shape.rank:
+                found.add(out.shape.as_list()[0])
+    return found
+
+
+def look(loss, by_shape=False):
     """("mean", "sum" or "mixed"; the loss and the terms that it adds, as far
-    as they are numbers)."""
-    found = _Look()
+    as they are numbers). by_shape: only a dimension that is as long as a
+    batch is one of rows."""
+    found = _Look(_counts(loss) if by_shape else ())
     if loss.shape.rank != 0 and found.has_rows(loss):
         found.kinds.add("sum")    # tf.gradients adds the elements
     else:

@@ -10,7 +10,7 @@ import torch
 
 is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
                        lambda: False)  # torch < 2.3 has none
-_transforms = getattr(getattr(torch._C, "_functorch", None),
+_transforms = getattr(getattr(getattr(torch, "_C", None), "_functorch", None),
                       "peek_interpreter_stack", lambda: None)
 _hook = None
 _function = None
