@@ -93,13 +93,15 @@ def _is_there(target, entry, is_file):
                                           entry.get("consumed", False))
 
 
-def _consume(target):
-    """An archive was unpacked and removed: no worker needs it again."""
+def _consume(target, path):
+    """An archive was unpacked: it goes, and no worker needs it again. Both at
+    once, or a worker that comes in between would fetch it anew."""
     with host.locked(host.file_name("fetch", target)) as record:
         done = record.load()
         for entry in done.values():
             entry["consumed"] = True
         record.store(done)
+        os.remove(path)
 
 
 def _is_special(target):
@@ -209,8 +211,7 @@ def _extractor(original):
         def run():
             found = _unpack(original, source, folder or os.curdir)
             if remove_finished:
-                os.remove(from_path)
-                _consume(source)
+                _consume(source, from_path)
             return kind(os.path.join(folder, found) if found else folder), \
                 found
 
