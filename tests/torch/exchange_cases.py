@@ -9,94 +9,20 @@ The same file runs with and without psd_run; it knows nothing of it.
 their optimizer was made already.
 """
 import copy
-import hashlib
 import io
 import json
+import os
 import sys
 
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 50
-BATCH = 12
-CASES = {}
-DEVICE = "cpu"
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
-
-
-class Run:
-    """Notes a loss after each step."""
-
-    def __init__(self, evaluate, *modules):
-        self.evaluate = evaluate
-        self.modules = modules
-        self.losses = []
-
-    def note(self):
-        with torch.no_grad():
-            self.losses.append(float(self.evaluate()))
-
-    def bits(self):
-        digest = hashlib.sha256()
-        for module in self.modules:
-            for value in module.state_dict().values():
-                value = value.detach().cpu()
-                value = torch.view_as_real(value) if value.is_complex() else (
-                    value)
-                digest.update(value.to(torch.float64).contiguous().numpy()
-                              .tobytes())
-        return digest.hexdigest()
-
-
-def batches(*tensors, size=BATCH, steps=STEPS):
-    """`steps` batches out of a DataLoader, epoch after epoch."""
-    generator = torch.Generator().manual_seed(7)
-    loader = DataLoader(TensorDataset(*tensors), batch_size=size,
-                        shuffle=True, generator=generator)
-    count = 0
-    while True:
-        for batch in loader:
-            yield batch
-            count += 1
-            if count == steps:
-                return
-
-
-def blobs(rows=50, width=10, classes=4):
-    torch.manual_seed(3)
-    x = torch.randn(rows, width)
-    return x, (x[:, :classes].argmax(1) + (x[:, 5] > 0)) % classes
-
-
-def mlp(width=10, hidden=16, classes=4):
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Linear(width, hidden), nn.Tanh(),
-                         nn.Linear(hidden, hidden), nn.Tanh(),
-                         nn.Linear(hidden, classes))
-
-
-def train(model, x, y, optimizer, loss=F.cross_entropy, before=None,
-          steps=STEPS, size=BATCH, zero=None):
-    model.to(DEVICE)
-    wholes = x.to(DEVICE), y.to(DEVICE)
-    run = Run(lambda: loss(model(wholes[0]), wholes[1]), model)
-    for bx, by in batches(x, y, steps=steps, size=size):
-        bx, by = bx.to(DEVICE), by.to(DEVICE)
-        optimizer.zero_grad(**(zero or {}))
-        loss(model(bx), by).backward()
-        if before is not None:
-            before()
-        optimizer.step()
-        run.note()
-    return run
-
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+import exchange_graphs  # noqa: E402,F401  its cases
+import exchange_runs  # noqa: E402
+from exchange_runs import (  # noqa: E402
+    CASES, Run, batches, blobs, case, mlp, train)
 
 # ---- models
 
@@ -352,21 +278,37 @@ def scaler():
     return run
 
 
-@case
-def lbfgs():
+def with_closures(steps, evaluate, **words):
+    """LBFGS; evaluate(model, x, y), or None: what the steps return."""
     x, y = blobs()
     model = mlp(hidden=6)
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
-    run = Run(lambda: F.cross_entropy(model(x), y), model)
-    for bx, by in batches(x, y, steps=6, size=25):
+    optimizer = torch.optim.LBFGS(model.parameters(), **words)
+    run = Run(lambda: evaluate(model, x, y), model)
+    for bx, by in batches(x, y, steps=steps, size=25):
         def closure():
             optimizer.zero_grad()
             loss = F.cross_entropy(model(bx), by)
             loss.backward()
             return loss
-        optimizer.step(closure)
-        run.note()
+        loss = optimizer.step(closure)
+        if evaluate is None:
+            run.losses.append(loss.item())
+        else:
+            run.note()
     return run
+
+
+@case
+def lbfgs():
+    return with_closures(
+        6, lambda model, x, y: F.cross_entropy(model(x), y), lr=0.1,
+        max_iter=4)
+
+
+@case
+def wolfe():
+    """The search takes the losses that the closure returns."""
+    return with_closures(3, None, max_iter=3, line_search_fn="strong_wolfe")
 
 
 @case
@@ -388,23 +330,6 @@ def deciding():
         plateau.step(own)
         if step > 20 and before.item() > run.losses[-3] > 1.0:
             break
-    return run
-
-
-@case
-def wolfe():
-    x, y = blobs()
-    model = mlp(hidden=6)
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3,
-                                  line_search_fn="strong_wolfe")
-    run = Run(None, model)
-    for bx, by in batches(x, y, steps=3, size=25):
-        def closure():
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(bx), by)
-            loss.backward()
-            return loss
-        run.losses.append(optimizer.step(closure).item())
     return run
 
 
@@ -456,147 +381,6 @@ def inside_backward():
         F.cross_entropy(model(bx), by).backward()
         run.note()
     return run
-
-
-# ---- graphs
-
-@case
-def penalty():
-    """autograd.grad inside, then backward; and one with create_graph."""
-    x, y = blobs()
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    run = Run(lambda: F.cross_entropy(model(x), y), model)
-    for bx, by in batches(x, y, steps=20):
-        optimizer.zero_grad()
-        bx.requires_grad_(True)
-        out = model(bx)
-        loss = F.cross_entropy(out, by)
-        slope = torch.autograd.grad(out.sum(), bx, create_graph=True)[0]
-        (loss + slope.pow(2).sum(1).mean()).backward()
-        optimizer.step()
-        run.note()
-    return run
-
-
-@case
-def second_order():
-    """A loss of the gradients themselves (create_graph, retain_graph)."""
-    x, y = blobs()
-    model = mlp(hidden=6)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    run = Run(lambda: F.cross_entropy(model(x), y), model)
-    for bx, by in batches(x, y, steps=10):
-        optimizer.zero_grad()
-        F.cross_entropy(model(bx), by).backward(create_graph=True)
-        norm = sum(p.grad.pow(2).mean() for p in model.parameters())
-        optimizer.zero_grad()
-        norm.backward()
-        optimizer.step()
-        for parameter in model.parameters():
-            parameter.grad = None
-        run.note()
-    return run
-
-
-@case
-def twice():
-    """Two backward passes over one graph; a third for some inputs only."""
-    x, y = blobs()
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.03)
-    run = Run(lambda: F.cross_entropy(model(x), y), model)
-    for bx, by in batches(x, y, steps=20):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(bx), by)
-        loss.backward(retain_graph=True)
-        loss.backward(retain_graph=True)
-        loss.backward(inputs=[model[0].weight])
-        optimizer.step()
-        run.note()
-    return run
-
-
-class Deep(nn.Module):
-    def __init__(self, reentrant):
-        super().__init__()
-        self.reentrant = reentrant
-        self.front = nn.Linear(10, 16)
-        self.middle = nn.Linear(16, 16)  # used inside and outside
-        self.head = nn.Linear(16, 4)
-
-    def forward(self, x):
-        x = torch.tanh(self.front(x))
-        x = torch.tanh(checkpoint(self.middle, x,
-                                  use_reentrant=self.reentrant))
-        x = torch.tanh(checkpoint(self.middle, x,
-                                  use_reentrant=self.reentrant))
-        return self.head(torch.tanh(self.middle(x)))
-
-
-@case
-def checkpointed():
-    x, y = blobs()
-    torch.manual_seed(11)
-    model = Deep(False)
-    return train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.1))
-
-
-@case
-def reentrant():
-    x, y = blobs()
-    torch.manual_seed(11)
-    model = Deep(True)
-    return train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.1))
-
-
-class Aliased(nn.Module):
-    """The gradient of `shift` shares its memory with one that is still
-    needed; `tall` has another layout; `spin` is complex."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(8, 5) * 0.3)
-        self.shift = nn.Parameter(torch.zeros(40))
-        self.tall = nn.Parameter(torch.randn(5, 8).t())
-        self.holes = nn.Parameter(torch.randn(8, 10)[:, ::2] * 0.1)
-        self.spin = nn.Parameter(torch.randn(5, dtype=torch.complex64).to(
-            torch.get_default_dtype().to_complex()))
-
-    def table(self, x):
-        scaled = self.weight * x
-        return (self.shift.view(8, 5) + scaled) * self.tall.cos() + (
-            self.holes)
-
-    def forward(self, x):
-        table = self.table(1.5) ** 2
-        out = x[:, :8] @ table
-        return out + (out * self.spin).abs()
-
-
-@case
-def layouts():
-    x, _ = blobs()
-    torch.manual_seed(12)
-    model = Aliased()
-    y = torch.randn(50, 5)
-    return train(model, x, y, torch.optim.SGD(model.parameters(), lr=0.01),
-                 loss=F.mse_loss, steps=30)
-
-
-@case
-def hooks():
-    """Hooks of the script: on tensors, and on accumulated gradients."""
-    x, y = blobs()
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model[0].weight.register_hook(lambda grad: grad * 2)
-
-    def halve(parameter):
-        parameter.grad.mul_(0.5)
-
-    model[2].weight.register_post_accumulate_grad_hook(halve)
-    return train(model, x, y, optimizer)
 
 
 # ---- parameters that come, go and change
@@ -819,11 +603,10 @@ def autocast():
 
 
 def main():
-    global DEVICE
     words = sys.argv[1:]
     if "--cuda" in words:
         words.remove("--cuda")
-        DEVICE = "cuda"
+        exchange_runs.DEVICE = "cuda"
         torch.backends.cudnn.allow_tf32 = False  # float32 is what is compared
     if "--float64" in words:
         words.remove("--float64")

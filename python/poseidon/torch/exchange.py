@@ -212,20 +212,10 @@ def _deciding(real):
 
 def _agreed(number):
     """The number itself where all have the same, else their mean."""
-    value = _torch.tensor([float(number)] * 2, dtype=_torch.float64)
-    value[1].neg_()
-    most, least = _reduced(value, _lib.MAX)
-    return number if most == -least else _reduced(value, _lib.MEAN)[0]
-
-
-def _reduced(value, op):
-    """Of all workers, two numbers. Collective."""
-    save.passing()
-    value = value.clone()
-    handle = _lib.tensor("plateau", _lib.FLOAT64, 2)
-    _lib.check(_lib.library().psd_push_pull(
-        _lib.session(), handle, value.data_ptr(), 1.0, op, None))
-    return value.tolist()
+    from poseidon.torch import allreduce
+    both = _torch.tensor([number, -number], dtype=_torch.float64)
+    most, least = allreduce(both.clone(), "max").tolist()
+    return number if most == -least else allreduce(both)[0].item()
 
 
 def _install_steps(torch, before, after):
