@@ -74,6 +74,7 @@ def train(step, loss, feed, data, evaluated=None, steps=None, target=''):
     seen, whole = [], []
     with v1.Session(target, config=config()) as session:
         session.run(v1.global_variables_initializer())
+        session.graph.finalize()    # nothing of ours may be added from here
         for number in range(steps or STEPS):
             values = feed(*next(data))
             seen.append(float(session.run([step, loss], values)[1]))
