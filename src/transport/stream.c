@@ -34,6 +34,7 @@ void stream_init(struct stream *stream, struct psd_link *link)
 
 static void drop_descriptors(struct stream *stream)
 {
+    tune_depth_fini(&stream->depth);
     loop_unwatch(stream->link->loop, &stream->in);
     loop_unwatch(stream->link->loop, &stream->out);
     if (stream->fd_out >= 0 && stream->fd_out != stream->fd_in) {
@@ -61,10 +62,8 @@ psd_status stream_start(struct stream *stream, int fd_in, int fd_out,
     stream->low = adopted || stream->window == LINK_WINDOW_LOCAL ? 0 : 1;
     stream->socket =
         getsockopt(fd_out, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
-    stream->deep = stream->low != 0 && stream->socket;
-    if (stream->deep) {
-        stream->depth = tune_depth_first(fd_out);
-    }
+    tune_depth_init(&stream->depth,
+                    stream->low != 0 && stream->socket ? fd_out : -1);
     /* One more than LINK_FRAMES_MAX: a credit always finds room. */
     status = outbox_init(&stream->outbox, LINK_FRAMES_MAX + 1,
                          adopted ? LINK_ADOPTED_FRAMES_MAX
@@ -198,15 +197,6 @@ static void go_mute(struct stream *stream)
     loop_task_post(stream->link->loop, &stream->task);
 }
 
-/* The kernel is full. */
-static void look_at_line(struct stream *stream)
-{
-    if (stream->deep && stream->unseen >= TUNE_DEPTH_LOOK) {
-        stream->unseen = 0;
-        stream->depth = tune_depth_look(stream->fd_out, stream->depth);
-    }
-}
-
 void stream_flush(struct stream *stream)
 {
     loop_task_done(stream->link->loop, &stream->flusher);
@@ -222,14 +212,14 @@ void stream_flush(struct stream *stream)
             go_mute(stream);
             return;
         }
-        stream->unseen += written > 0 ? (size_t)written : 0;
+        stream->depth.sent += written > 0 ? (size_t)written : 0;
         if (written < (ssize_t)offered) {
-            look_at_line(stream);
+            tune_depth_full(&stream->depth);
             break;
         }
     }
     if (stream->outbox.count == 0) {
-        stream->unseen = 0; /* after a pause the line has no queue */
+        stream->depth.sent = 0; /* after a pause the line has no queue */
     }
     want_out(stream, stream->outbox.count > 0);
     check_starved(stream);

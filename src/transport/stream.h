@@ -12,6 +12,7 @@
 
 #include "transport/link.h"
 #include "transport/outbox.h"
+#include "transport/tune.h"
 
 #define STREAM_BUFFER (256u << 10) /* small frames of one read */
 #define STREAM_BULK (64u << 10)    /* payloads from here on are bulk */
@@ -40,10 +41,7 @@ struct stream {
     struct loop_task flusher;
 
     struct outbox outbox;
-    bool deep;            /* between hosts: `depth` is looked after */
-    unsigned depth;       /* see tune.h */
-    size_t unseen;        /* bytes written since the last look at it, without
-                           * a pause */
+    struct tune_depth depth;
     bool starved;         /* PSD_AGAIN was said */
     uint32_t starved_size;
     uint64_t window;      /* data bytes that may be without credit */

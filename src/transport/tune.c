@@ -3,7 +3,7 @@
 
 #include <linux/tcp.h> /* the whole tcp_info, which netinet/tcp.h has not */
 #include <netinet/in.h>
-#include <stddef.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -32,6 +32,8 @@ void tune_low_mark(int fd, int size)
     }
 }
 
+#define LOOK (512u << 10) /* bytes sent in a row between looks at the line */
+
 /* Microseconds that a byte may wait in the line's queue. */
 #define QUEUE_SHORT 1000u
 #define QUEUE_LONG  4000u
@@ -40,55 +42,98 @@ void tune_low_mark(int fd, int size)
 #define SO_BUF_LOCK 72
 #endif
 
-/* What the kernel is told; it counts its own needs on top. More than the second
- * row needs a privilege, the last one leaves it to the kernel. */
-static const int depths[] = { 96 << 10, 192 << 10, 0 };
-#define DEPTH_LAST (sizeof(depths) / sizeof(depths[0]) - 1)
+/* What the kernel is told; it takes twice that, for its own needs too. All
+ * links of a process that push against the line have this much together, so
+ * that their packets fit into a queue of 1 MiB on the way. */
+#define DEPTH_ALL   (384u << 10)
+#define DEPTH_LEAST (16u << 10)
+#define DEPTH_MOST  (96u << 10)
+#define DEPTH_LAST  2u /* left to the kernel */
 
-static unsigned take_depth(int fd, unsigned depth)
+static atomic_uint sharers; /* links that wait for the line now and then */
+
+uint32_t tune_depth_size(unsigned row, uint32_t links)
+{
+    uint32_t part = DEPTH_ALL / (links == 0 ? 1 : links);
+
+    part = part < DEPTH_LEAST ? DEPTH_LEAST : part;
+    part = part > DEPTH_MOST ? DEPTH_MOST : part;
+    return row == DEPTH_LAST ? 0 : row == 0 ? part : 2 * part;
+}
+
+static void take(struct tune_depth *depth)
 {
     const int locks = 0;
-    int done =
-        depths[depth] == 0
-            ? setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &locks, sizeof(locks))
-            : setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &depths[depth],
-                         sizeof(depths[depth]));
+    int size = (int)tune_depth_size(depth->row, atomic_load(&sharers));
+    int done;
 
-    if (done != 0) {
-        log_debug("link: depth %u: %m", depth);
+    if (size == depth->size) {
+        return;
     }
-    return depth;
+    done = size == 0 ? setsockopt(depth->fd, SOL_SOCKET, SO_BUF_LOCK, &locks,
+                                  sizeof(locks))
+                     : setsockopt(depth->fd, SOL_SOCKET, SO_SNDBUF, &size,
+                                  sizeof(size));
+    if (done != 0) {
+        log_debug("link: depth %d: %m", size);
+    }
+    depth->size = size;
 }
 
-unsigned tune_depth_first(int fd)
+void tune_depth_init(struct tune_depth *depth, int fd)
 {
-    return take_depth(fd, 0);
+    *depth = (struct tune_depth){ .fd = fd, .size = -1 };
+    if (fd >= 0) {
+        take(depth);
+    }
 }
 
-unsigned tune_depth_next(unsigned depth, uint32_t rtt_us, uint32_t min_rtt_us)
+void tune_depth_fini(struct tune_depth *depth)
+{
+    if (depth->shares) {
+        depth->shares = false;
+        atomic_fetch_sub(&sharers, 1);
+    }
+}
+
+unsigned tune_depth_next(unsigned row, uint32_t rtt_us, uint32_t min_rtt_us)
 {
     uint32_t queue = rtt_us > min_rtt_us ? rtt_us - min_rtt_us : 0;
 
     if (queue < QUEUE_SHORT || queue < min_rtt_us / 2) {
-        return depth < DEPTH_LAST ? depth + 1 : depth;
+        return row < DEPTH_LAST ? row + 1 : row;
     }
     if (queue > QUEUE_LONG && queue > min_rtt_us) {
-        return depth > 0 ? depth - 1 : depth;
+        return row > 0 ? row - 1 : row;
     }
-    return depth;
+    return row;
 }
 
-unsigned tune_depth_look(int fd, unsigned depth)
+static void look(struct tune_depth *depth)
 {
     struct tcp_info info = { .tcpi_min_rtt = 0 };
     socklen_t size = sizeof(info);
-    unsigned next;
 
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
-        size < offsetof(struct tcp_info, tcpi_min_rtt) +
-                   sizeof(info.tcpi_min_rtt)) {
-        return depth; /* not known */
+    if (getsockopt(depth->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+        size >= offsetof(struct tcp_info, tcpi_min_rtt) +
+                    sizeof(info.tcpi_min_rtt)) {
+        depth->row = tune_depth_next(depth->row, info.tcpi_rtt,
+                                     info.tcpi_min_rtt);
     }
-    next = tune_depth_next(depth, info.tcpi_rtt, info.tcpi_min_rtt);
-    return next == depth ? depth : take_depth(fd, next);
+}
+
+void tune_depth_full(struct tune_depth *depth)
+{
+    if (depth->fd < 0) {
+        return;
+    }
+    if (!depth->shares) {
+        depth->shares = true;
+        atomic_fetch_add(&sharers, 1);
+    }
+    if (depth->sent >= LOOK) {
+        depth->sent = 0;
+        look(depth);
+    }
+    take(depth);
 }

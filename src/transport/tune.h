@@ -6,6 +6,7 @@
 #define PSD_TRANSPORT_TUNE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Does the connection stay on this host? Both ends see the same, so that they
@@ -13,20 +14,33 @@
 bool tune_is_loopback(int fd);
 
 /* How much the kernel may hold of what a link has sent. A link that may hold
- * much fills the line's queue: what is urgent waits behind it, packets are
- * lost, and the links of a host share its line by chance, so that one receiver
- * starves until all others are done. A link that may hold too little leaves
- * the line idle. Hence a row of depths: it goes on while the line has no queue
- * and back when the queue is long. */
-#define TUNE_DEPTH_LOOK (512u << 10) /* bytes sent in a row between looks */
+ * much fills the line's queue: what is urgent waits behind it, and once the
+ * queue is full packets are lost, the kernel halves the rate of that link and
+ * does not raise it again, and everybody waits for the slowest. A link that
+ * may hold less than others gets less of the line. One that may hold too little
+ * leaves it idle. Hence the links of a process that push against the line have
+ * equal parts of what fits into a queue. A row of depths follows: a link goes
+ * on while the line has no queue and back when the queue is long. */
+struct tune_depth {
+    int fd;      /* -1: left alone */
+    unsigned row;
+    int size;    /* what the kernel was told */
+    bool shares; /* the line with others; counted */
+    size_t sent; /* since the last look at the line, without a pause; the
+                  * owner counts */
+};
 
-/* Take the first depth. Says where in the row the socket is. */
-unsigned tune_depth_first(int fd);
-/* The kernel was full: look at the line and take the depth that fits it. */
-unsigned tune_depth_look(int fd, unsigned depth);
-/* The rule: what follows `depth` when a byte takes this long and took that at
- * least, in microseconds. */
-unsigned tune_depth_next(unsigned depth, uint32_t rtt_us, uint32_t min_rtt_us);
+void tune_depth_init(struct tune_depth *depth, int fd);
+/* The kernel is full: take the depth that fits the line. */
+void tune_depth_full(struct tune_depth *depth);
+/* The link is gone. Idempotent. */
+void tune_depth_fini(struct tune_depth *depth);
+
+/* The rules: what follows `row` when a byte takes this long and took that at
+ * least, in microseconds; and bytes of a row when so many links share the
+ * line, 0: as the kernel likes. */
+unsigned tune_depth_next(unsigned row, uint32_t rtt_us, uint32_t min_rtt_us);
+uint32_t tune_depth_size(unsigned row, uint32_t links);
 
 /* Tell of input only when `size` bytes are there, or the end. */
 void tune_low_mark(int fd, int size);

@@ -137,6 +137,23 @@ static void a_queue_makes_a_link_shallow(void **state)
     }
 }
 
+static void the_parts_of_all_links_fit_into_a_queue(void **state)
+{
+    (void)state;
+    assert_int_equal(tune_depth_size(0, 0), tune_depth_size(0, 1));
+    for (uint32_t links = 1; links < 1000; links++) {
+        uint32_t size = tune_depth_size(0, links);
+
+        assert_in_range(size, 16 << 10, 96 << 10);
+        assert_true(size <= tune_depth_size(0, links - 1));
+        assert_int_equal(tune_depth_size(1, links), 2 * size);
+        assert_int_equal(tune_depth_size(2, links), 0); /* the kernel's */
+        if (links <= 32) {
+            assert_true(2 * links * size <= 1 << 20);
+        }
+    }
+}
+
 static int send_buffer(int fd)
 {
     int size = 0;
@@ -146,25 +163,82 @@ static int send_buffer(int fd)
     return size;
 }
 
+static void full(struct tune_depth *depth, size_t sent)
+{
+    depth->sent += sent;
+    tune_depth_full(depth);
+}
+
 static void a_depth_reaches_the_socket(void **state)
 {
+    struct tune_depth depth;
+    struct tune_depth none;
     int fds[2];
     int pipes[2];
     int shallow;
 
     (void)state;
     assert_true(connection("127.0.0.1", fds));
-    assert_int_equal(tune_depth_first(fds[0]), 0);
+    tune_depth_init(&depth, fds[0]);
     shallow = send_buffer(fds[0]);
     assert_true(shallow < send_buffer(fds[1]));
-    assert_int_equal(tune_depth_look(fds[0], 0), 1); /* nothing waits here */
+    full(&depth, 511 << 10);
+    assert_int_equal(depth.row, 0);
+    full(&depth, 1 << 10); /* enough to know: nothing waits here */
+    assert_int_equal(depth.row, 1);
     assert_true(send_buffer(fds[0]) > shallow);
     assert_int_equal(pipe(pipes), 0);
-    assert_int_equal(tune_depth_look(pipes[1], 1), 1); /* not known */
+    tune_depth_init(&none, pipes[1]);
+    full(&none, 1 << 20);
+    assert_int_equal(none.row, 0); /* not known */
+    tune_depth_fini(&none);
+    tune_depth_fini(&depth);
     close(pipes[0]);
     close(pipes[1]);
     close(fds[0]);
     close(fds[1]);
+}
+
+/* Who is gone leaves its part to the others. */
+static void links_have_equal_parts(void **state)
+{
+    enum { LINKS = 8 };
+    struct tune_depth depths[LINKS];
+    int fds[LINKS][2];
+    int alone = 0;
+
+    (void)state;
+    for (int i = 0; i < LINKS; i++) {
+        assert_true(connection("127.0.0.1", fds[i]));
+        tune_depth_init(&depths[i], fds[i][0]);
+        full(&depths[i], 1);
+        alone = i == 0 ? send_buffer(fds[0][0]) : alone;
+    }
+    full(&depths[0], 1);
+    assert_true(send_buffer(fds[0][0]) < alone);
+    assert_int_equal(send_buffer(fds[0][0]), send_buffer(fds[LINKS - 1][0]));
+    for (int i = 1; i < LINKS; i++) {
+        tune_depth_fini(&depths[i]);
+        tune_depth_fini(&depths[i]); /* is no other link's end */
+        close(fds[i][0]);
+        close(fds[i][1]);
+    }
+    full(&depths[0], 1);
+    assert_int_equal(send_buffer(fds[0][0]), alone);
+    tune_depth_fini(&depths[0]);
+    close(fds[0][0]);
+    close(fds[0][1]);
+}
+
+static void what_stays_on_the_host_is_left_alone(void **state)
+{
+    struct tune_depth depth;
+
+    (void)state;
+    tune_depth_init(&depth, -1);
+    full(&depth, 1 << 20);
+    assert_false(depth.shares);
+    tune_depth_fini(&depth);
 }
 
 int main(void)
@@ -174,7 +248,10 @@ int main(void)
         cmocka_unit_test(below_the_mark_nothing_is_told),
         cmocka_unit_test(the_end_is_told_whatever_is_missing),
         cmocka_unit_test(a_queue_makes_a_link_shallow),
+        cmocka_unit_test(the_parts_of_all_links_fit_into_a_queue),
         cmocka_unit_test(a_depth_reaches_the_socket),
+        cmocka_unit_test(links_have_equal_parts),
+        cmocka_unit_test(what_stays_on_the_host_is_left_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
