@@ -94,6 +94,9 @@ static void count_traffic(struct psd_session *session)
 {
     struct message_metrics *metrics = &session->metrics;
 
+    if (session->loop == NULL) {
+        return; /* no links, or closed by now: what was counted stays */
+    }
     metrics->sent_bytes = session->worker.past_sent;
     metrics->received_bytes = session->worker.past_received;
     if (session->has_shard) {
