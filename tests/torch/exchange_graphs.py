@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+
 @case
 def penalty():
     """autograd.grad inside, then backward; and one with create_graph."""
