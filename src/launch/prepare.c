@@ -195,34 +195,60 @@ static bool is_given(const struct launch_words *variables, const char *name)
     return false;
 }
 
-/* Numeric libraries that would each take every core share them instead. */
+/* In the user's environment, or passed with -x. */
+static bool is_said(const struct launch_start *start, const char *name)
+{
+    return getenv(name) != NULL || is_given(&start->variables, name);
+}
+
+/* A variable of a numeric library that would take every core, and the one that
+ * the library looks at when it is unset. */
+struct thread_row {
+    const char *name;
+    const char *else_name;
+};
+
+static const struct thread_row thread_rows[] = {
+    { "OMP_NUM_THREADS", NULL },
+    { "MKL_NUM_THREADS", "OMP_NUM_THREADS" },
+    { "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS" },
+    { "TF_NUM_INTRAOP_THREADS", NULL },
+    { "TF_NUM_INTEROP_THREADS", NULL },
+};
+
+#define THREAD_ROWS (sizeof(thread_rows) / sizeof(thread_rows[0]))
+
+/* Numeric libraries that would each take every core share them instead, unless
+ * the user has said how many, to them or to the one that they follow. */
 static int check_threads(struct checking *checking)
 {
-    static const char *const names[] = {
-        "OMP_NUM_THREADS",        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",   "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-    };
     struct launch_start *start = checking->start;
     uint32_t workers = checking->agent->local_workers;
     unsigned cores = cpu_allowed();
     unsigned share = workers > 0 && cores / workers > 0 ? cores / workers : 1;
     const char *first = NULL;
     unsigned more = 0;
+    bool given[THREAD_ROWS];
     char others[48] = "";
     char value[16];
 
     snprintf(value, sizeof(value), "%u", share);
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && workers > 0;
-         i++) {
-        if (getenv(names[i]) != NULL || is_given(&start->variables, names[i])) {
+    for (size_t i = 0; i < THREAD_ROWS; i++) {
+        given[i] = is_said(start, thread_rows[i].name) ||
+                   (thread_rows[i].else_name != NULL &&
+                    is_said(start, thread_rows[i].else_name));
+    }
+    for (size_t i = 0; i < THREAD_ROWS && workers > 0; i++) {
+        const char *name = thread_rows[i].name;
+
+        if (given[i]) {
             continue;
         }
-        if (launch_words_add(&start->variables, names[i], value) != PSD_OK) {
+        if (launch_words_add(&start->variables, name, value) != PSD_OK) {
             return no_memory(checking);
         }
         more += first != NULL;
-        first = first == NULL ? names[i] : first;
+        first = first == NULL ? name : first;
     }
     if (more > 0) {
         snprintf(others, sizeof(others), " and %u more like it", more);

@@ -110,6 +110,18 @@ def the_environment_is_what_the_manual_says():
 
 
 @test
+def a_given_number_of_threads_holds_for_those_who_follow_it():
+    job = run('-n', '1', 'env', env={'OMP_NUM_THREADS': '3'})
+    check(job.code == 0, job.err)
+    values = dict(line.split('=', 1) for line in job.out.splitlines()
+                  if '=' in line)
+    check(values.get('OMP_NUM_THREADS') == '3', 'OMP_NUM_THREADS')
+    for name in ('MKL_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
+        check(values.get(name) == os.environ.get(name), name)
+    check(int(values['TF_NUM_INTRAOP_THREADS']) >= 1, 'TensorFlow')
+
+
+@test
 def a_terminal_has_a_live_block():
     try:
         master, slave = pty.openpty()
