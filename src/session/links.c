@@ -16,6 +16,7 @@
 #define LINKS_FLUSH_NS (5 * CLOCK_NS_PER_S)
 #define LINKS_WAIT_MS 100
 #define LINKS_BUSY_MS 1           /* while something is in flight */
+#define LINKS_REST_NS (2 * CLOCK_NS_PER_MS) /* between hosts, see may_rest */
 #define LINKS_TOGETHER_NS 20000u  /* pushes this close share a system call */
 
 /* ---- one link ---------------------------------------------------------- */
@@ -208,10 +209,24 @@ psd_status links_connect(struct psd_session *session)
 
 /* ---- the I/O thread ---------------------------------------------------- */
 
+/* While the program computes, what comes from other hosts may lie for a little:
+ * one look at many packets takes less of the program's time than a look at
+ * each. Nobody is held up, because no round is complete before this worker has
+ * pushed, and once it waits it drives the loop itself. Not while something
+ * waits to be sent, for the line would fall idle, nor where workers have clocks
+ * of their own and wait for this one's shard alone. Under lock. */
+static bool may_rest(const struct psd_session *session)
+{
+    return session->worker.paced && !session->apart && !session->driving &&
+           !session->io_quiet && loop_writers(session->loop) == 0;
+}
+
 /* Ends with a failure: the callers, told of it, have their memory back. */
 static void *io_main(void *argument)
 {
+    static const struct timespec rest = { .tv_nsec = LINKS_REST_NS };
     struct psd_session *session = argument;
+    bool rests = false;
     int wait_ms = LINKS_BUSY_MS;
 
     while (!atomic_load(&session->stopping) &&
@@ -222,6 +237,9 @@ static void *io_main(void *argument)
             futex_wait(&session->io_go, 0, CLOCK_NS_PER_S);
             continue;
         }
+        if (rests) {
+            nanosleep(&rest, NULL);
+        }
         loop_wait(session->loop, &events, wait_ms);
         pthread_mutex_lock(&session->lock);
         if (!session->driving && atomic_load(&session->failed) == 0) {
@@ -229,6 +247,7 @@ static void *io_main(void *argument)
         }
         session->io_quiet = !links_busy(session);
         wait_ms = session->io_quiet ? LINKS_WAIT_MS : LINKS_BUSY_MS;
+        rests = may_rest(session);
         pthread_mutex_unlock(&session->lock);
     }
     return NULL;
@@ -257,7 +276,7 @@ void links_unlock_io(struct psd_session *session)
 /* Pushes that follow each other closely go together; a lone one goes at
  * once, and so does every one while another thread waits, which may sleep.
  * What is held back goes with the next push, the next wait, or by the I/O
- * thread within a millisecond. */
+ * thread when it looks next, within LINKS_BUSY_MS or LINKS_REST_NS. */
 void links_pushed(struct psd_session *session, bool wake)
 {
     uint64_t now = clock_ns();

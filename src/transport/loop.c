@@ -32,6 +32,7 @@ struct psd_loop {
     struct loop_slot *slots;
     uint32_t slot_count;
     uint32_t free_slot; /* SLOT_WAKE: none */
+    unsigned writers;   /* watches with EPOLLOUT */
     struct list timers; /* by due time */
     struct list tasks;
     struct list late;
@@ -130,6 +131,16 @@ static uint64_t slot_data(const struct psd_loop *loop, uint32_t slot)
     return ((uint64_t)loop->slots[slot].generation << 32) | slot;
 }
 
+static unsigned writes(uint32_t mask)
+{
+    return (mask & EPOLLOUT) != 0;
+}
+
+unsigned loop_writers(const struct psd_loop *loop)
+{
+    return loop->writers;
+}
+
 psd_status loop_watch(struct psd_loop *loop, struct loop_watch *watch, int fd,
                       uint32_t mask,
                       void (*call)(struct loop_watch *watch, uint32_t mask))
@@ -157,6 +168,7 @@ psd_status loop_watch(struct psd_loop *loop, struct loop_watch *watch, int fd,
     *watch = (struct loop_watch){
         .fd = fd, .mask = mask, .slot = index, .call = call
     };
+    loop->writers += writes(mask);
     return PSD_OK;
 }
 
@@ -174,6 +186,7 @@ psd_status loop_rewatch(struct psd_loop *loop, struct loop_watch *watch,
                   watch->fd);
         return PSD_ESYSTEM;
     }
+    loop->writers += writes(mask) - writes(watch->mask);
     watch->mask = mask;
     return PSD_OK;
 }
@@ -186,6 +199,7 @@ void loop_unwatch(struct psd_loop *loop, struct loop_watch *watch)
         return;
     }
     (void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    loop->writers -= writes(watch->mask);
     slot = &loop->slots[watch->slot];
     slot->watch = NULL;
     slot->generation++;

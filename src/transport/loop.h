@@ -72,6 +72,8 @@ psd_status loop_rewatch(struct psd_loop *loop, struct loop_watch *watch,
                         uint32_t mask);
 /* Idempotent; a zeroed watch is allowed. */
 void loop_unwatch(struct psd_loop *loop, struct loop_watch *watch);
+/* Watches that wait until they can write. */
+unsigned loop_writers(const struct psd_loop *loop);
 
 void loop_timer_start(struct psd_loop *loop, struct loop_timer *timer,
                       uint64_t after_ns,

@@ -86,6 +86,34 @@ static void a_readable_descriptor_is_reported(void **state)
     close(fds[1]);
 }
 
+static void who_waits_to_write_is_counted(void **state)
+{
+    int one[2];
+    int two[2];
+
+    (void)state;
+    assert_int_equal(pipe(one), 0);
+    assert_int_equal(pipe(two), 0);
+    assert_int_equal(loop_watch(loop, &watches[0], one[1], EPOLLOUT, on_read),
+                     PSD_OK);
+    assert_int_equal(loop_watch(loop, &watches[1], two[1], 0, on_read),
+                     PSD_OK);
+    assert_int_equal(loop_writers(loop), 1);
+    assert_int_equal(loop_rewatch(loop, &watches[1], EPOLLOUT), PSD_OK);
+    assert_int_equal(loop_writers(loop), 2);
+    assert_int_equal(loop_rewatch(loop, &watches[0], 0), PSD_OK);
+    assert_int_equal(loop_writers(loop), 1);
+    loop_unwatch(loop, &watches[0]);
+    assert_int_equal(loop_writers(loop), 1);
+    loop_unwatch(loop, &watches[1]);
+    loop_unwatch(loop, &watches[1]);
+    assert_int_equal(loop_writers(loop), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        close(one[i]);
+        close(two[i]);
+    }
+}
+
 static void an_event_whose_watch_has_gone_is_dropped(void **state)
 {
     int one[2];
@@ -362,6 +390,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         CLAIM(a_readable_descriptor_is_reported),
+        CLAIM(who_waits_to_write_is_counted),
         CLAIM(an_event_whose_watch_has_gone_is_dropped),
         CLAIM(an_event_of_a_reused_slot_is_dropped),
         CLAIM(many_descriptors_have_room),
