@@ -8,8 +8,9 @@ only; RATE as 1gbit), runs the first once a round, one rank per host, and adds
 the bus bandwidth, 2 (P - 1) / P x bytes / second; the last lines are medians.
 
 The same rules as mpi_allreduce.c: new data and a barrier before each run,
-outside the clock; warm-up decides the number of runs, the clock is rank 0's,
-one JSON object per size and line, a sum in place (no division), one thread.
+outside the clock; warm-up decides the number of runs, their time is the mean
+over the ranks (median and 99th percentile are rank 0's), one JSON object per
+size and line, a sum in place (no division), one thread.
 """
 import json
 import os
@@ -57,8 +58,9 @@ def measure(size, seconds, rank, workers):
     dist.broadcast(runs, 0)
     runs = min(max(int(runs.item()), 5), 1000000)
     total, cpu, taken = loop(data, runs, rank)
-    spent = torch.tensor([cpu], dtype=torch.float64)
-    dist.all_reduce(spent)
+    sums = torch.tensor([cpu, total], dtype=torch.float64)
+    dist.all_reduce(sums)
+    spent, total = sums[0].item(), sums[1].item() / workers
     identical = check(data, rank, workers) and identical
     if rank == 0:
         taken.sort()
@@ -67,7 +69,7 @@ def measure(size, seconds, rank, workers):
             "runs": runs, "ms": round(1e3 * total / runs, 6),
             "ms_median": round(1e3 * taken[runs // 2], 6),
             "ms_p99": round(1e3 * taken[int(0.99 * runs)], 6),
-            "cpu_s_per_GB": round(spent.item() / (1e-9 * size * runs), 4),
+            "cpu_s_per_GB": round(spent / (1e-9 * size * runs), 4),
             "identical": identical}), flush=True)
 
 

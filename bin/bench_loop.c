@@ -5,6 +5,8 @@
  * wait for all). Before each, outside the clock, every rank writes new data,
  * as a backward pass would, and all meet in a barrier: otherwise the numbers
  * would lie in the caches of those who sum them, where no gradient ever is.
+ * The time of a run is the mean over the ranks, because who leaves a barrier
+ * first waits for the others; median and 99th percentile are rank 0's.
  * Before, between and after the timed segments stand checked runs: the result
  * of every rank compared bit by bit with the mean as ARCHITECTURE.md defines
  * it.
@@ -27,7 +29,13 @@
 #define CHUNK 4096 /* floats compared at a time */
 
 /* What travels between the ranks beside the data: sums of them. */
-enum { CONTROL_RUNS, CONTROL_WRONG, CONTROL_CPU_NS, CONTROL_COUNT };
+enum {
+    CONTROL_RUNS,
+    CONTROL_WRONG,
+    CONTROL_CPU_NS,
+    CONTROL_TOTAL_NS,
+    CONTROL_COUNT
+};
 
 struct bench {
     const struct bench_settings *settings;
@@ -230,10 +238,12 @@ static psd_status measure(struct bench *bench, struct bench_line *line)
     }
     control[CONTROL_WRONG] = (int64_t)line->wrong;
     control[CONTROL_CPU_NS] = (int64_t)line->cpu_ns;
+    control[CONTROL_TOTAL_NS] = (int64_t)line->total_ns;
     status = psd_push_pull(bench->session, bench->control, control, 1,
                            PSD_OP_SUM, NULL);
     line->wrong = (uint64_t)control[CONTROL_WRONG];
     line->cpu_ns = (uint64_t)control[CONTROL_CPU_NS];
+    line->total_ns = (uint64_t)control[CONTROL_TOTAL_NS] / bench->workers;
     return status;
 }
 
