@@ -45,6 +45,7 @@ static void lose(struct supervise *supervise, struct run_process *process,
         return;
     }
     run->over = true;
+    supervise->judging = true;
     send_lost(supervise, process, sentence);
 }
 

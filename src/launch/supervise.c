@@ -110,7 +110,8 @@ void supervise_over(struct supervise *supervise, int code,
 {
     struct run *run = &supervise->run;
 
-    if (run->reason[0] != '\0' || run->interrupted != 0) {
+    if (run->reason[0] != '\0' ||
+        (run->interrupted != 0 && !supervise->judging)) {
         return; /* what came first counts */
     }
     run->over = true;

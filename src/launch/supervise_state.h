@@ -71,6 +71,8 @@ struct supervise {
     struct run_stall *stall;   /* looked into, or told and not over */
     bool stall_told;
     bool started;     /* workers run: a fault is no longer one of the set-up */
+    bool judging;     /* a loss was told to the master; its verdict counts,
+                       * though a signal came in between */
     bool stopping;    /* agents and master were told to end */
     bool master_done; /* its last view is in, or it is gone */
 };

@@ -211,10 +211,11 @@ psd_status links_connect(struct psd_session *session)
 
 /* While the program computes, what comes from other hosts may lie for a little:
  * one look at many packets takes less of the program's time than a look at
- * each. Nobody is held up, because no round is complete before this worker has
- * pushed, and once it waits it drives the loop itself. Not while something
- * waits to be sent, for the line would fall idle, nor where workers have clocks
- * of their own and wait for this one's shard alone. Under lock. */
+ * each. No round is complete before this worker has pushed, and once it waits
+ * it drives the loop itself; who pushes and then computes for long may hold
+ * the others up by that little. Not while something waits to be sent, for the
+ * line would fall idle, nor where workers have clocks of their own and wait
+ * for this one's shard alone. Under lock. */
 static bool may_rest(const struct psd_session *session)
 {
     return session->worker.paced && !session->apart && !session->driving &&

@@ -343,9 +343,29 @@ def an_interrupted_job_has_a_report():
 def a_failure_before_ctrl_c_keeps_its_code():
     job = e2e.start('-n', '2', '--grace', '1000', 'test $PSD_RANK = 1 && exit 7;'
                     ' trap "" TERM; sleep 1000')
-    await_log(job, 'ended with exit code 7')
+    await_log(job, 'error: run: worker 1 .* ended with exit code 7')
     job.process.send_signal(signal.SIGINT)
     time.sleep(0.3)
+    job.process.send_signal(signal.SIGINT)
+    job.wait()
+    check(job.code == 7, '%d %s' % (job.code, job.err))
+    check(report(job)['result'] == 'failed', 'result')
+
+
+@test
+def a_failure_counts_though_ctrl_c_comes_before_the_verdict():
+    job = e2e.start('-n', '2', '--grace', '1000',
+                    'while [ ! -e go ]; do sleep 0.05; done;'
+                    ' test $PSD_RANK = 1 && exit 7; trap "" TERM; sleep 1000')
+    await_log(job, 'worker 1 is pid')
+    master = job.role('master')
+    os.kill(master, signal.SIGSTOP)
+    open(os.path.join(job.folder, 'go'), 'w').close()
+    await_log(job, 'worker 1 .* ended with exit code 7')
+    job.process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    os.kill(master, signal.SIGCONT)
+    await_log(job, 'error: run: worker 1 .* ended with exit code 7')
     job.process.send_signal(signal.SIGINT)
     job.wait()
     check(job.code == 7, '%d %s' % (job.code, job.err))
