@@ -110,7 +110,8 @@ def write(options, rounds):
             cell([b["ms"] / a["ms"] for a, b in zip(ours, gloo)], "%.3f"),
             cell([x["cpu_s_per_GB"] for x in ours], "%.2f"),
             cell([x["cpu_s_per_GB"] for x in gloo], "%.2f")))
-    lines += ["", "A port that was idle lets one packet of 64 KiB through at "
+    lines += ["", "The time of a run is the mean over the ranks. "
+              "A port that was idle lets one packet of 64 KiB through at "
               "once (tests/cluster.py), which is most of what a host sends for "
               "65536 bytes: psd's bandwidth in that row is above the "
               "line's."]
