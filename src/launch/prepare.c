@@ -201,19 +201,17 @@ static bool is_said(const struct launch_start *start, const char *name)
     return getenv(name) != NULL || is_given(&start->variables, name);
 }
 
-/* A variable of a numeric library that would take every core, and the one that
- * the library looks at when it is unset. */
 struct thread_row {
     const char *name;
-    const char *else_name;
+    bool follows; /* OMP_NUM_THREADS, where it is unset */
 };
 
 static const struct thread_row thread_rows[] = {
-    { "OMP_NUM_THREADS", NULL },
-    { "MKL_NUM_THREADS", "OMP_NUM_THREADS" },
-    { "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS" },
-    { "TF_NUM_INTRAOP_THREADS", NULL },
-    { "TF_NUM_INTEROP_THREADS", NULL },
+    { "OMP_NUM_THREADS", false },
+    { "MKL_NUM_THREADS", true },
+    { "OPENBLAS_NUM_THREADS", true },
+    { "TF_NUM_INTRAOP_THREADS", false },
+    { "TF_NUM_INTEROP_THREADS", false },
 };
 
 #define THREAD_ROWS (sizeof(thread_rows) / sizeof(thread_rows[0]))
@@ -228,20 +226,15 @@ static int check_threads(struct checking *checking)
     unsigned share = workers > 0 && cores / workers > 0 ? cores / workers : 1;
     const char *first = NULL;
     unsigned more = 0;
-    bool given[THREAD_ROWS];
+    bool omp = is_said(start, "OMP_NUM_THREADS");
     char others[48] = "";
     char value[16];
 
     snprintf(value, sizeof(value), "%u", share);
-    for (size_t i = 0; i < THREAD_ROWS; i++) {
-        given[i] = is_said(start, thread_rows[i].name) ||
-                   (thread_rows[i].else_name != NULL &&
-                    is_said(start, thread_rows[i].else_name));
-    }
     for (size_t i = 0; i < THREAD_ROWS && workers > 0; i++) {
         const char *name = thread_rows[i].name;
 
-        if (given[i]) {
+        if (is_said(start, name) || (thread_rows[i].follows && omp)) {
             continue;
         }
         if (launch_words_add(&start->variables, name, value) != PSD_OK) {

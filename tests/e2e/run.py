@@ -90,13 +90,17 @@ def a_closed_stdout_does_not_end_the_job():
     contains(err, 'done')
 
 
+def printed_variables(job):
+    return dict(line.split('=', 1) for line in job.out.splitlines()
+                if '=' in line)
+
+
 @test
 def the_environment_is_what_the_manual_says():
     job = run('-n', '2', '--name', 'demo', '--digest', 'off', 'env; cat',
               env={'MKL_NUM_THREADS': '7'})
     check(job.code == 0, job.err)
-    values = dict(line.split('=', 1) for line in job.out.splitlines()
-                  if '=' in line)
+    values = printed_variables(job)
     for name, value in (('PSD_RANK', '0'), ('PSD_SIZE', '2'),
                         ('PSD_LOCAL_RANK', '0'), ('PSD_LOCAL_SIZE', '2'),
                         ('PSD_INCARNATION', '0'), ('PSD_DIGEST', 'off'),
@@ -113,8 +117,7 @@ def the_environment_is_what_the_manual_says():
 def a_given_number_of_threads_holds_for_those_who_follow_it():
     job = run('-n', '1', 'env', env={'OMP_NUM_THREADS': '3'})
     check(job.code == 0, job.err)
-    values = dict(line.split('=', 1) for line in job.out.splitlines()
-                  if '=' in line)
+    values = printed_variables(job)
     check(values.get('OMP_NUM_THREADS') == '3', 'OMP_NUM_THREADS')
     for name in ('MKL_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
         check(values.get(name) == os.environ.get(name), name)
