@@ -8,6 +8,8 @@
 
 #include "base/log.h"
 
+#define HUGE_FROM ((size_t)4 << 20) /* below this they would be mostly air */
+
 static _Atomic long fail_countdown;
 static _Thread_local unsigned path_depth;
 
@@ -120,6 +122,9 @@ void *mem_map(size_t size)
     if (pointer == MAP_FAILED) {
         log_error("mem: no address space for %zu bytes", size);
         return NULL;
+    }
+    if (size >= HUGE_FROM) {
+        (void)madvise(pointer, size, MADV_HUGEPAGE); /* or it stays as it is */
     }
     return pointer;
 }

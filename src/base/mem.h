@@ -20,7 +20,8 @@ psd_status mem_grow(void **array_p, size_t old_count, size_t count,
 char *mem_strdup(const char *text);
 void mem_free(void *pointer);
 
-/* Large, lazily backed, zeroed, page-aligned memory; NULL with a log line. */
+/* Large, lazily backed, zeroed, page-aligned memory, in huge pages where there
+ * are any; NULL with a log line. */
 void *mem_map(size_t size);
 void mem_unmap(void *pointer, size_t size);
 

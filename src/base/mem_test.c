@@ -1,4 +1,9 @@
 /* mem_test.c: checked allocation, the fault countdown and the sealed path. */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
 #include "base/claim.h"
 #include "base/mem.h"
 
@@ -128,6 +133,48 @@ static void mapped_memory_is_page_aligned_and_zero(void **state)
     mem_unmap(NULL, size);
 }
 
+/* Do the kernel's flags of the mapping that begins at `memory` have `flag`? */
+static bool is_flagged(const void *memory, const char *flag)
+{
+    FILE *file = fopen("/proc/self/smaps", "re");
+    char start[32];
+    char line[1024];
+    bool inside = false;
+    bool found = false;
+
+    assert_non_null(file);
+    snprintf(start, sizeof(start), "%" PRIxPTR "-", (uintptr_t)memory);
+    while (fgets(line, sizeof(line), file) != NULL && !found) {
+        inside = inside || strncmp(line, start, strlen(start)) == 0;
+        if (inside && strncmp(line, "VmFlags:", 8) == 0) {
+            found = strstr(line, flag) != NULL;
+            break;
+        }
+    }
+    fclose(file);
+    return found;
+}
+
+static void large_mapped_memory_asks_for_huge_pages(void **state)
+{
+    size_t size = (size_t)8 << 20;
+    char *memory;
+
+    (void)state;
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0) {
+        print_message("[  SKIPPED ] the kernel has no huge pages\n");
+        skip();
+    }
+    memory = mem_map(size);
+    assert_non_null(memory);
+    assert_true(is_flagged(memory, " hg"));
+    mem_unmap(memory, size);
+    memory = mem_map(4096);
+    assert_non_null(memory);
+    assert_false(is_flagged(memory, " hg"));
+    mem_unmap(memory, 4096);
+}
+
 static void allocate_on_the_path(void)
 {
     mem_path_enter();
@@ -177,6 +224,7 @@ int main(void)
         cmocka_unit_test(the_countdown_fails_one_allocation_and_no_other),
         cmocka_unit_test(a_copied_text_is_equal_and_ones_own),
         cmocka_unit_test(mapped_memory_is_page_aligned_and_zero),
+        cmocka_unit_test(large_mapped_memory_asks_for_huge_pages),
         cmocka_unit_test(allocating_on_the_path_aborts_in_debug_builds),
     };
 

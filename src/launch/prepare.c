@@ -182,23 +182,26 @@ static int check_virtualenv(struct checking *checking)
     return 0;
 }
 
-static bool is_given(const struct launch_words *variables, const char *name)
+static const char *given(const struct launch_words *variables,
+                         const char *name)
 {
     size_t size = strlen(name);
 
     for (uint32_t i = 0; i < variables->count; i++) {
         if (strncmp(variables->words[i], name, size) == 0 &&
             variables->words[i][size] == '=') {
-            return true;
+            return variables->words[i] + size + 1;
         }
     }
-    return false;
+    return NULL;
 }
 
-/* In the user's environment, or passed with -x. */
-static bool is_said(const struct launch_start *start, const char *name)
+/* What was passed with -x, or is in the user's environment; NULL: nothing. */
+static const char *said(const struct launch_start *start, const char *name)
 {
-    return getenv(name) != NULL || is_given(&start->variables, name);
+    const char *value = given(&start->variables, name);
+
+    return value != NULL ? value : getenv(name);
 }
 
 struct thread_row {
@@ -226,7 +229,7 @@ static int check_threads(struct checking *checking)
     unsigned share = workers > 0 && cores / workers > 0 ? cores / workers : 1;
     const char *first = NULL;
     unsigned more = 0;
-    bool omp = is_said(start, "OMP_NUM_THREADS");
+    bool omp = said(start, "OMP_NUM_THREADS") != NULL;
     char others[48] = "";
     char value[16];
 
@@ -234,7 +237,7 @@ static int check_threads(struct checking *checking)
     for (size_t i = 0; i < THREAD_ROWS && workers > 0; i++) {
         const char *name = thread_rows[i].name;
 
-        if (is_said(start, name) || (thread_rows[i].follows && omp)) {
+        if (said(start, name) != NULL || (thread_rows[i].follows && omp)) {
             continue;
         }
         if (launch_words_add(&start->variables, name, value) != PSD_OK) {
@@ -250,6 +253,33 @@ static int check_threads(struct checking *checking)
         note(checking,
              "%s%s set to %u for each worker (%u cores / %" PRIu32 " workers)",
              first, others, share, cores, workers);
+    }
+    return 0;
+}
+
+/* Training takes large memory and gives it back in every step. In huge pages
+ * the kernel clears less of it and the processor finds it faster; glibc asks
+ * for them by itself only from 2.43 on. Not if the user has said how. */
+static int check_pages(struct checking *checking)
+{
+    static const char name[] = "GLIBC_TUNABLES";
+    static const char ours[] = "glibc.malloc.hugetlb";
+    struct launch_start *start = checking->start;
+    const char *others = said(start, name);
+    char joined[1024];
+    int size;
+
+    if (others != NULL && strstr(others, ours) != NULL) {
+        return 0;
+    }
+    if (others == NULL || others[0] == '\0') {
+        size = snprintf(joined, sizeof(joined), "%s=1", ours);
+    } else {
+        size = snprintf(joined, sizeof(joined), "%s:%s=1", others, ours);
+    }
+    if (size < (int)sizeof(joined) &&
+        launch_words_add(&start->variables, name, joined) != PSD_OK) {
+        return no_memory(checking);
     }
     return 0;
 }
@@ -275,7 +305,7 @@ static int check_gpus(struct checking *checking)
 
         local += task->is_server == 0;
         if (mine != NULL &&
-            !is_given(&task->variables, "CUDA_VISIBLE_DEVICES") &&
+            given(&task->variables, "CUDA_VISIBLE_DEVICES") == NULL &&
             launch_words_add(&task->variables, "CUDA_VISIBLE_DEVICES", mine) !=
                 PSD_OK) {
             return no_memory(checking);
@@ -394,9 +424,9 @@ static int check_address(struct checking *checking)
 /* ---- all of it ---------------------------------------------------------- */
 
 static int (*const checks[])(struct checking *checking) = {
-    check_limits,     check_folder,  check_logs,
-    check_virtualenv, check_threads, check_gpus,
-    check_commands,   check_address, check_ports,
+    check_limits,  check_folder, check_logs, check_virtualenv,
+    check_threads, check_pages,  check_gpus, check_commands,
+    check_address, check_ports,
 };
 
 bool prepare_job(struct agent *agent, struct launch_ready *ready)

@@ -125,6 +125,25 @@ def a_given_number_of_threads_holds_for_those_who_follow_it():
 
 
 @test
+def the_heap_of_workers_is_in_huge_pages_unless_told_otherwise():
+    for given, found in (
+            (None, 'glibc.malloc.hugetlb=1'),
+            ('', 'glibc.malloc.hugetlb=1'),
+            ('glibc.malloc.check=0',
+             'glibc.malloc.check=0:glibc.malloc.hugetlb=1'),
+            ('glibc.malloc.hugetlb=0', 'glibc.malloc.hugetlb=0')):
+        words = [] if given is None else ['-x', 'GLIBC_TUNABLES=' + given]
+        job = run('-n', '1', *words, 'env')
+        check(job.code == 0, job.err)
+        value = printed_variables(job).get('GLIBC_TUNABLES')
+        check(value == found, '%r: %r' % (given, value))
+    job = run('-n', '1', 'env',
+              env={'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=0'})
+    check(printed_variables(job)['GLIBC_TUNABLES'] ==
+          'glibc.malloc.hugetlb=0', job.out)
+
+
+@test
 def a_terminal_has_a_live_block():
     try:
         master, slave = pty.openpty()
