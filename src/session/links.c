@@ -209,17 +209,24 @@ psd_status links_connect(struct psd_session *session)
 
 /* ---- the I/O thread ---------------------------------------------------- */
 
+/* Between hosts a little delay costs less than a system call for each small
+ * thing, unless workers have clocks of their own: then one may wait for this
+ * one alone. */
+static bool may_gather(const struct psd_session *session)
+{
+    return session->worker.paced && !session->apart;
+}
+
 /* While the program computes, what comes from other hosts may lie for a little:
  * one look at many packets takes less of the program's time than a look at
  * each. No round is complete before this worker has pushed, and once it waits
  * it drives the loop itself; who pushes and then computes for long may hold
  * the others up by that little. Not while something waits to be sent, for the
- * line would fall idle, nor where workers have clocks of their own and wait
- * for this one's shard alone. Under lock. */
+ * line would fall idle. Under lock. */
 static bool may_rest(const struct psd_session *session)
 {
-    return session->worker.paced && !session->apart && !session->driving &&
-           !session->io_quiet && loop_writers(session->loop) == 0;
+    return may_gather(session) && !session->driving && !session->io_quiet &&
+           loop_writers(session->loop) == 0;
 }
 
 /* Ends with a failure: the callers, told of it, have their memory back. */
@@ -274,16 +281,18 @@ void links_unlock_io(struct psd_session *session)
     }
 }
 
-/* Pushes that follow each other closely go together; a lone one goes at
- * once, and so does every one while another thread waits, which may sleep.
- * What is held back goes with the next push, the next wait, or by the I/O
- * thread when it looks next, within LINKS_BUSY_MS or LINKS_REST_NS. */
+/* Pushes that follow each other closely go together, between hosts all that
+ * are small (LINK_FLUSH); a lone one goes at once, and so does every one while
+ * another thread waits, which may sleep. What is held back goes with the next
+ * push, the next wait, or by the I/O thread when it looks next, within
+ * LINKS_BUSY_MS or LINKS_REST_NS; where that sleeps it is woken. */
 void links_pushed(struct psd_session *session, bool wake)
 {
     uint64_t now = clock_ns();
 
     if (!wake || session->driving ||
-        now - session->pushed_ns > LINKS_TOGETHER_NS) {
+        (!may_gather(session) &&
+         now - session->pushed_ns > LINKS_TOGETHER_NS)) {
         worker_flush(&session->worker);
     }
     session->pushed_ns = now;
