@@ -182,12 +182,13 @@ static int check_virtualenv(struct checking *checking)
     return 0;
 }
 
+/* The last counts, as it does for the worker. */
 static const char *given(const struct launch_words *variables,
                          const char *name)
 {
     size_t size = strlen(name);
 
-    for (uint32_t i = 0; i < variables->count; i++) {
+    for (uint32_t i = variables->count; i-- > 0;) {
         if (strncmp(variables->words[i], name, size) == 0 &&
             variables->words[i][size] == '=') {
             return variables->words[i] + size + 1;

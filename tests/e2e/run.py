@@ -137,6 +137,10 @@ def the_heap_of_workers_is_in_huge_pages_unless_told_otherwise():
         check(job.code == 0, job.err)
         value = printed_variables(job).get('GLIBC_TUNABLES')
         check(value == found, '%r: %r' % (given, value))
+    job = run('-n', '1', '-x', 'GLIBC_TUNABLES=glibc.malloc.hugetlb=0', '-x',
+              'GLIBC_TUNABLES=glibc.malloc.check=0', 'env')
+    check(printed_variables(job)['GLIBC_TUNABLES'] ==
+          'glibc.malloc.check=0:glibc.malloc.hugetlb=1', job.out)
     job = run('-n', '1', 'env',
               env={'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=0'})
     check(printed_variables(job)['GLIBC_TUNABLES'] ==
