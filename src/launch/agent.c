@@ -107,6 +107,8 @@ static void describe_failure(struct agent *agent, struct process *process,
     }
 }
 
+/* Without its guard the host is lost, and what ends now was ended by us: none
+ * of it is to blame. */
 static void send_exited(struct agent *agent, struct process *process)
 {
     struct launch_exited exited = { .pid = (uint32_t)process->pid,
@@ -123,6 +125,9 @@ static void send_exited(struct agent *agent, struct process *process)
     }
     if (exited.signal != 0 || exited.code != 0) {
         describe_failure(agent, process, &exited);
+    }
+    if (agent->unguarded) {
+        return;
     }
     pack_init(&pack);
     launch_exited_pack(&pack, &exited);
@@ -315,6 +320,7 @@ static void on_guard(struct loop_watch *watch, uint32_t mask)
 
     (void)mask;
     log_error("agent: the guard was killed; ending everything");
+    agent->unguarded = true;
     loop_unwatch(agent->loop, &agent->guard);
     agent_end(agent, AGENT_END_MS);
 }

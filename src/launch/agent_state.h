@@ -36,6 +36,7 @@ struct agent {
     uint32_t process_count;    /* that were started */
     uint64_t ps_due_ns; /* until then a ps may end by itself; 0: not asked */
     bool ending;
+    bool unguarded; /* the guard was killed */
     uint64_t kill_due_ns;
     uint64_t pipes_due_ns;
     struct loop_timer end_timer;
