@@ -61,11 +61,19 @@ struct server {
 
 /* ---- a shard's thread -------------------------------------------------- */
 
+/* Under lock. */
 static void server_end(struct server *server, int exit_code)
 {
     server->over = true;
     server->exit_code = exit_code;
     pthread_cond_broadcast(&server->changed);
+}
+
+static void server_end_locked(struct server *server, int exit_code)
+{
+    pthread_mutex_lock(&server->lock);
+    server_end(server, exit_code);
+    pthread_mutex_unlock(&server->lock);
 }
 
 /* Take over what the control thread has left. Returns false when it cannot
@@ -139,9 +147,7 @@ static void *thread_main(void *argument)
         struct loop_events events;
 
         if (atomic_exchange(&thread->news, false) && !take_tables(thread)) {
-            pthread_mutex_lock(&server->lock);
-            server_end(server, EX_OSERR);
-            pthread_mutex_unlock(&server->lock);
+            server_end_locked(server, EX_OSERR);
             break;
         }
         if (server->tcp) {
@@ -169,6 +175,13 @@ static enum auth_verdict on_accept(void *user, struct psd_link *link)
 }
 
 static const struct listen_events accept_events = { .accept = on_accept };
+
+static void on_wrong(void *user, uint32_t rank)
+{
+    log_error("server: link of worker %" PRIu32 ": %s", rank,
+              psd_status_text(PSD_EPROTO));
+    server_end_locked(user, EX_PROTOCOL);
+}
 
 /* Links to the workers of this host through the board. */
 static psd_status open_shm(struct server_thread *thread)
@@ -221,6 +234,8 @@ static psd_status thread_open(struct server *server,
                             welcome->workers);
     }
     if (status == PSD_OK) {
+        thread->shard.wrong = on_wrong;
+        thread->shard.user = server;
         status = shard_add(&thread->shard);
     }
     if (status == PSD_OK) {
@@ -414,11 +429,7 @@ static void on_frame(void *user, const struct frame_header *header,
 
 static void on_gone(void *user)
 {
-    struct server *server = user;
-
-    pthread_mutex_lock(&server->lock);
-    server_end(server, EX_OK);
-    pthread_mutex_unlock(&server->lock);
+    server_end_locked(user, EX_OK);
 }
 
 static void on_tick(void *user)

@@ -466,13 +466,17 @@ static void on_down(void *user, struct psd_link *link, psd_status why)
 {
     struct shard *shard = user;
     struct shard_rank *rank = rank_of(shard, link);
+    uint32_t number = link->identity.rank;
 
     if (rank->link != link) {
         return;
     }
-    log_info("shard: link of worker %" PRIu32 " is down (%s)",
-             link->identity.rank, psd_status_text(why));
+    log_info("shard: link of worker %" PRIu32 " is down (%s)", number,
+             psd_status_text(why));
     rank_unlink(rank, shard->block_count);
+    if (why == PSD_EPROTO && shard->wrong != NULL) {
+        shard->wrong(shard->user, number);
+    }
 }
 
 static void on_up(void *user, struct psd_link *link)

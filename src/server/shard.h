@@ -74,6 +74,10 @@ struct shard {
     uint32_t block_count;
     struct reduce_round round;
     struct shard_memory *memory; /* what was mapped, batch by batch */
+    /* A worker sent what makes no sense here: no link that is opened again
+     * would mend it. NULL: nobody wants to know. */
+    void (*wrong)(void *user, uint32_t rank);
+    void *user;
 };
 
 psd_status shard_init(struct shard *shard, const struct model *model,

@@ -409,6 +409,27 @@ static void a_malformed_push_leaves_no_trace(void **state)
     refuse(bench, bad);
 }
 
+static void note_wrong(void *user, uint32_t rank)
+{
+    *(uint32_t *)user |= 1u << rank;
+}
+
+static void who_makes_no_sense_is_told_of_but_not_who_is_lost(void **state)
+{
+    struct bench *bench = *state;
+    uint32_t wrong = 0;
+
+    bench->shard.wrong = note_wrong;
+    bench->shard.user = &wrong;
+    bench->links[0]->events->down(bench->links[0]->user, bench->links[0],
+                                  PSD_ELOST);
+    assert_int_equal(wrong, 0);
+    bench->links[2]->events->down(bench->links[2]->user, bench->links[2],
+                                  PSD_EPROTO);
+    assert_int_equal(wrong, 1u << 2);
+    assert_int_equal(bench->recorder.closes, 2);
+}
+
 static void a_frame_of_another_type_is_refused(void **state)
 {
     static const uint8_t types[] = { FRAME_ANSWER, FRAME_JOINED, FRAME_HELLO,
@@ -595,6 +616,7 @@ int main(void)
         HERE(what_a_lost_link_had_pushed_stays_and_is_answered),
         HERE(answers_queued_on_a_lost_link_are_forgotten),
         HERE(a_malformed_push_leaves_no_trace),
+        HERE(who_makes_no_sense_is_told_of_but_not_who_is_lost),
         HERE(a_frame_of_another_type_is_refused),
         HERE(a_full_link_gets_the_urgent_answers_first_later),
         HERE(a_mapped_answer_is_written_over_the_span),

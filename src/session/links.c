@@ -112,6 +112,14 @@ static enum auth_verdict on_accept(void *user, struct psd_link *link)
 
 static const struct listen_events accept_events = { .accept = on_accept };
 
+static void on_wrong(void *user, uint32_t rank)
+{
+    struct psd_session *session = user;
+
+    session_fail(session, PSD_EPROTO, "link of worker %" PRIu32 ": %s", rank,
+                 psd_status_text(PSD_EPROTO));
+}
+
 /* The shard that this worker plays: one listener for the others, one link
  * inside the process for ourselves. */
 static psd_status open_shard(struct psd_session *session)
@@ -121,6 +129,8 @@ static psd_status open_shard(struct psd_session *session)
     status = shard_init(&session->shard, &session->model, session->rank,
                         session->size);
     if (status == PSD_OK) {
+        session->shard.wrong = on_wrong;
+        session->shard.user = session;
         status = inproc_hub_create(session->loop, NULL, &session->hub);
     }
     if (status == PSD_OK) {

@@ -357,6 +357,17 @@ def different_models_are_told_name_by_name_and_65():
 
 
 @test
+def bytes_that_make_no_sense_end_the_job():
+    for way in ([], ['-s', '1']):
+        job = run('-n', '2', '--transport', 'tcp', *way, '--', WORKER,
+                  'garbage')
+        check(job.code == 76, '%r: %d %s' % (way, job.code, job.err))
+        contains(job.err, 'link of worker 1: a peer sent bytes that are not '
+                          'the protocol')
+        job.clean()
+
+
+@test
 def different_bits_are_found_and_65():
     job = run('-n', '2', '--digest', 'step', '--', WORKER, 'diff-bits')
     check(job.code == 65, '%d %s' % (job.code, job.err))

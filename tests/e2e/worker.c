@@ -4,10 +4,12 @@
  */
 #include <poseidon.h>
 
+#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define COUNT 1000
@@ -157,6 +159,59 @@ static int abort_job(const char *mode)
     }
 }
 
+#define FDS 256 /* nobody opens more here */
+
+/* The port of a TCP socket that listens, or does not; 0: it is none such. */
+static unsigned port_of(int fd, int listens)
+{
+    struct sockaddr_in address = { .sin_family = AF_UNSPEC };
+    socklen_t size = sizeof(address);
+    int is = -1;
+    socklen_t is_size = sizeof(is);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is, &is_size) != 0 ||
+        is != listens ||
+        getsockname(fd, (struct sockaddr *)&address, &size) != 0 ||
+        address.sin_family != AF_INET) {
+        return 0;
+    }
+    return ntohs(address.sin_port);
+}
+
+/* On every link that this process has opened; those that it has accepted have
+ * the port of its listener. */
+static void send_garbage(void)
+{
+    char noise[64];
+    unsigned listener = 0;
+
+    memset(noise, 0xaa, sizeof(noise));
+    for (int fd = 0; fd < FDS && listener == 0; fd++) {
+        listener = port_of(fd, 1);
+    }
+    for (int fd = 0; fd < FDS; fd++) {
+        unsigned port = port_of(fd, 0);
+
+        if (port != 0 && port != listener &&
+            send(fd, noise, sizeof(noise), MSG_NOSIGNAL) < 0) {
+            perror("worker: send");
+        }
+    }
+}
+
+static int garbage(const char *mode)
+{
+    (void)mode;
+    setup(COUNT);
+    for (uint64_t i = 0; i < 1000; i++) {
+        step(i);
+        if (psd_rank(session) == 1 && i == 10) {
+            send_garbage();
+        }
+    }
+    return 0;
+}
+
 /* Rank 1 ends in its own way, the others go on. */
 static int desert(const char *mode)
 {
@@ -226,6 +281,7 @@ int main(int argc, char **argv)
         { "exit-five", desert },    { "crash", desert },
         { "leave", desert },        { "no-join", desert },
         { "same-rank", same_rank }, { "alone", alone },
+        { "garbage", garbage },
     };
 
     for (size_t i = 0; argc > 1 && i < sizeof(modes) / sizeof(modes[0]); i++) {
