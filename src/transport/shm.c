@@ -14,6 +14,17 @@
 #include "base/mem.h"
 #include "transport/link.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define SHM_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SHM_TSAN 1
+#endif
+#endif
+#ifdef SHM_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
 #define SHM_LINE 64
 #define SHM_PAGE 4096
 
@@ -97,14 +108,6 @@ static struct shm_ring *pair_rings(const struct shm_board *board,
 
 /* ---- bells ------------------------------------------------------------- */
 
-#if defined(__SANITIZE_THREAD__)
-#define SHM_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SHM_TSAN 1
-#endif
-#endif
-
 /* Between "published" and "does anybody sleep". The sleeper does the same the
  * other way round, so that one of the two sees the other. */
 static void full_fence(struct shm_bell *bell)
@@ -129,6 +132,31 @@ void shm_bell_ring(struct shm_bell *bell)
 {
     full_fence(bell);
     ring_if_asleep(bell);
+}
+
+/* ---- order ------------------------------------------------------------- */
+
+/* A worker gives a span to one shard, takes the answer, and may give the same
+ * memory to another shard. Where two shards are threads of one process, that
+ * order runs through the worker's process, which ThreadSanitizer does not see:
+ * it is told that what is taken comes after all that this process has sent.
+ * Memory that is touched after it was handed over is still reported. */
+#ifdef SHM_TSAN
+static char order;
+#endif
+
+static void hand_over(void)
+{
+#ifdef SHM_TSAN
+    __tsan_release(&order);
+#endif
+}
+
+static void take_over(void)
+{
+#ifdef SHM_TSAN
+    __tsan_acquire(&order);
+#endif
 }
 
 /* ---- sending ----------------------------------------------------------- */
@@ -211,6 +239,7 @@ static psd_status shm_send(struct psd_link *link,
     frame_seal(&copy, NULL);
     tail = atomic_load_explicit(&shm->out->tail, memory_order_relaxed);
     shm->out->slots[tail % SHM_RING_SLOTS] = copy;
+    hand_over();
     atomic_store_explicit(&shm->out->tail, tail + 1, memory_order_release);
     shm_bell_ring(shm->peer);
     return PSD_OK;
@@ -286,6 +315,9 @@ static psd_status take_slots(struct shm_link *shm, unsigned *taken_p)
     if (count > SHM_RING_SLOTS) {
         log_error("shm: a ring of %u frames", count);
         return PSD_EPROTO;
+    }
+    if (count > 0) {
+        take_over();
     }
     while (*taken_p < count && status == PSD_OK && !shm->link->closed) {
         status = take_slot(shm, head + *taken_p);
