@@ -229,6 +229,11 @@ gfile.remove("g%d" % rank)
 mine = "mine-%d" % rank
 gfile.makedirs(mine + "/sub")
 gfile.rmtree(mine)
+if rank == 0:
+    with gfile.GFile("through", "w") as file:
+        file.write("x")
+while not gfile.exists("through"):  # a worker that is ahead sees worker 0's
+    time.sleep(0.01)                # folders come and go
 print("files", gfile.isdir("runs/deep"), gfile.exists(mine))
 '''
 

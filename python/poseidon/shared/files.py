@@ -3,10 +3,10 @@ that run the same line.
 
 - os.mkdir (and with it os.makedirs and Path.mkdir): "it exists" is no error
   when another worker of this host has made the folder at the same line.
-- shutil.rmtree: worker 0 removes the folder, and nobody goes on before that
-  is done; a worker removes by itself only what it alone has made. A worker
-  that is behind may still want to make a folder in it: it is as if it had
-  made it in time.
+- shutil.rmtree: worker 0 removes the folder; where it is older than the job
+  nobody goes on before that is done. A worker removes by itself only what it
+  alone has made. A worker that is behind may still want to make a folder in
+  it: it is as if it had made it in time; one that is ahead may see it go.
 - os.remove, os.rename, os.replace, shutil.copy..., shutil.move of a file that
   was saved (torch.save, a Saver): worker 0 does it, the others have no such
   file.
