@@ -264,7 +264,17 @@ class Cluster:
         """Undo cut, either kind."""
         self.index(node)
         self.on_bridge(["ip", "link", "set", node, "up"])
-        self.on_bridge(["bridge", "link", "set", "dev", node, "state", "3"])
+        end = time.monotonic() + START_MAX
+        while True:
+            try:  # the bridge hears a moment later that the port is up
+                self.on_bridge(["bridge", "link", "set", "dev", node,
+                                "state", "3"])
+                return
+            except ClusterError as error:
+                if "Network is down" not in str(error) or (
+                        time.monotonic() > end):
+                    raise
+            time.sleep(0.01)
 
     def counters(self, node):
         """Bytes that the host's eth0 has sent and received, with headers."""

@@ -454,18 +454,28 @@ def the_figures_are_those_of_the_link(c):
     c.run("node3", ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf",
                     "rate", "200mbit", "burst", "32k", "limit", "1m"],
           check=True)
+    wrong = ["not looked at"]
     try:
-        run = Run(c, c.nodes, "--json")
+        for _ in range(5):  # a busy machine shows less than the line, never more
+            if wrong:
+                wrong = wrong_figures(Run(c, c.nodes, "--json"), rate)
     finally:
         c.on_bridge(["tc", "qdisc", "del", "dev", "node3", "root"])
         c.run("node3", ["tc", "qdisc", "del", "dev", "eth0", "root"])
+    check(not wrong, "five times, the last: %r" % wrong)
+
+
+def wrong_figures(run, rate):
+    """What a look at hosts shows too little of, node3 being the slow one."""
     check(run.code == 0, "exit code %d: %r" % (run.code, run.problems()))
+    wrong = []
     for pair in run.json["pairs"]:
         slow = 3 in (pair["from"], pair["to"])
-        check(0.8 * rate < pair["bytes_per_s"] < 1.1 * rate if slow else
-              pair["bytes_per_s"] > 1.5 * rate, "rate: %r" % pair)
-    check([x[0] for x in run.problems("warning") if "slow" in x[1]] ==
-          ["node3"], "slow: %r" % run.problems("warning"))
+        check(not slow or pair["bytes_per_s"] < 1.1 * rate, "rate: %r" % pair)
+        if pair["bytes_per_s"] < (0.8 if slow else 1.5) * rate:
+            wrong.append(pair)
+    slow = [x[0] for x in run.problems("warning") if "slow" in x[1]]
+    return wrong + ([] if slow == ["node3"] else [("slow", slow)])
 
 
 @test
