@@ -456,7 +456,7 @@ def the_figures_are_those_of_the_link(c):
           check=True)
     wrong = ["not looked at"]
     try:
-        for _ in range(5):  # a busy machine shows less than the line, never more
+        for _ in range(5):  # a busy machine shows less, never more
             if wrong:
                 wrong = wrong_figures(Run(c, c.nodes, "--json"), rate)
     finally:
