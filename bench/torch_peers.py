@@ -91,7 +91,8 @@ class Bench:
                         name, process.returncode, out, err)
                     if name == OURS or not found:
                         sys.exit(what)
-                    print(what, file=sys.stderr)  # Gloo aborts at its end, rarely
+                    # Gloo aborts at its end, rarely.
+                    print(what, file=sys.stderr)
                 lines += found
         finally:
             for process in processes:

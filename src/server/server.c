@@ -61,15 +61,15 @@ struct server {
 
 /* ---- a shard's thread -------------------------------------------------- */
 
-/* Under lock. */
+/* The first end counts. Under lock. */
 static void server_end(struct server *server, int exit_code)
 {
+    server->exit_code = server->over ? server->exit_code : exit_code;
     server->over = true;
-    server->exit_code = exit_code;
     pthread_cond_broadcast(&server->changed);
 }
 
-static void server_end_locked(struct server *server, int exit_code)
+static void lock_and_end(struct server *server, int exit_code)
 {
     pthread_mutex_lock(&server->lock);
     server_end(server, exit_code);
@@ -147,7 +147,7 @@ static void *thread_main(void *argument)
         struct loop_events events;
 
         if (atomic_exchange(&thread->news, false) && !take_tables(thread)) {
-            server_end_locked(server, EX_OSERR);
+            lock_and_end(server, EX_OSERR);
             break;
         }
         if (server->tcp) {
@@ -180,7 +180,7 @@ static void on_wrong(void *user, uint32_t rank)
 {
     log_error("server: link of worker %" PRIu32 ": %s", rank,
               psd_status_text(PSD_EPROTO));
-    server_end_locked(user, EX_PROTOCOL);
+    lock_and_end(user, EX_PROTOCOL);
 }
 
 /* Links to the workers of this host through the board. */
@@ -429,7 +429,7 @@ static void on_frame(void *user, const struct frame_header *header,
 
 static void on_gone(void *user)
 {
-    server_end_locked(user, EX_OK);
+    lock_and_end(user, EX_OK);
 }
 
 static void on_tick(void *user)
