@@ -3,7 +3,9 @@
  * size / block_size) parts so that even a small one keeps every link busy;
  * between hosts up to MODEL_SPREAD times as many, because there a link is slow
  * enough that the answer to one part can travel while the next one arrives.
- * Each part goes to the shard with the least bytes so far. A tensor too small
+ * The last part for each shard is cut once more there, because at the end of
+ * a large tensor nothing else is left to travel. Each part goes to the shard
+ * with the least bytes so far. A tensor too small
  * to cut is one block of its own: it leaves the moment it is there, and the
  * transport coalesces its frame with its neighbours'.
  */
@@ -159,6 +161,14 @@ static psd_status names_grow(struct model *model, uint32_t count)
 
 /* ---- cutting and placing ---------------------------------------------- */
 
+/* Of so many parts, one for each shard is cut into MODEL_LAST. */
+static bool cuts_last(const struct model *model, uint64_t size, uint64_t parts)
+{
+    return model->spread && parts >= (uint64_t)MODEL_SPREAD * model->shards &&
+           size / parts >= (uint64_t)MODEL_LAST * MODEL_LAST_MIN;
+}
+
+/* Parts before the last are cut. */
 static uint32_t parts_of(const struct model *model,
                          const struct model_tensor *tensor)
 {
@@ -200,26 +210,39 @@ static uint32_t least_loaded(const struct model *model)
     return best;
 }
 
+/* Add a block that ends before `end` of the tensor. */
+static void cut_at(struct model *model, uint32_t index, uint64_t end)
+{
+    const struct model_tensor *tensor = &model->tensors[index];
+    struct model_block *block = &model->blocks[model->block_count];
+    bool first = model->block_count == tensor->block_first;
+
+    if (end < tensor->size) {
+        end = end / MODEL_PART_ALIGN * MODEL_PART_ALIGN;
+    }
+    block->tensor = index;
+    block->offset = first ? 0 : block[-1].offset + block[-1].size;
+    block->size = (uint32_t)(end - block->offset);
+    block->shard = least_loaded(model);
+    model->shard_bytes[block->shard] += block->size;
+    model->block_count++;
+}
+
 static void cut(struct model *model, uint32_t index)
 {
     struct model_tensor *tensor = &model->tensors[index];
-    uint32_t parts = tensor->block_count;
-    uint64_t offset = 0;
+    uint32_t parts = parts_of(model, tensor);
+    uint32_t last = tensor->block_count == parts ? 0 : model->shards;
+    uint32_t whole = parts - last;
+    uint64_t begin = tensor->size * whole / parts;
 
     tensor->block_first = model->block_count;
-    for (uint32_t i = 0; i < parts; i++) {
-        uint64_t end = tensor->size * (i + 1) / parts;
-        struct model_block *block = &model->blocks[model->block_count++];
-
-        if (i + 1 < parts) {
-            end = end / MODEL_PART_ALIGN * MODEL_PART_ALIGN;
-        }
-        block->tensor = index;
-        block->offset = offset;
-        block->size = (uint32_t)(end - offset);
-        block->shard = least_loaded(model);
-        model->shard_bytes[block->shard] += block->size;
-        offset = end;
+    for (uint32_t i = 0; i < whole; i++) {
+        cut_at(model, index, tensor->size * (i + 1) / parts);
+    }
+    for (uint32_t i = 0; i < last * MODEL_LAST; i++) {
+        cut_at(model, index, begin + (tensor->size - begin) * (i + 1) /
+                                         (last * MODEL_LAST));
     }
 }
 
@@ -244,6 +267,9 @@ static psd_status tensor_set(struct model *model,
     }
     snprintf(tensor->optim, sizeof(tensor->optim), "%s", spec->optim);
     tensor->block_count = parts_of(model, tensor);
+    if (cuts_last(model, tensor->size, tensor->block_count)) {
+        tensor->block_count += (MODEL_LAST - 1) * model->shards;
+    }
     return PSD_OK;
 }
 
@@ -359,6 +385,16 @@ psd_status model_add(struct model *model, const struct message_table *table)
         }
     }
     return PSD_OK;
+}
+
+bool model_apart(const struct model *model)
+{
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        if (model->tensors[i].kind == PSD_KIND_SHARED) {
+            return true;
+        }
+    }
+    return false;
 }
 
 psd_status model_add_builtin(struct model *model)

@@ -17,6 +17,9 @@
 #define MODEL_PART_ALIGN 64u
 #define MODEL_SPREAD 4         /* parts per shard between hosts ... */
 #define MODEL_SPREAD_MIN 32768u /* ... unless that made them smaller */
+#define MODEL_LAST 4           /* between hosts the last part for each shard
+                                * is cut into as many ... */
+#define MODEL_LAST_MIN 65536u  /* ... unless that made them smaller */
 #define MODEL_RESERVED "psd." /* names that begin so are ours */
 
 struct model_tensor {
@@ -74,6 +77,9 @@ psd_status model_add(struct model *model, const struct message_table *table);
 /* Tensor 0, that every member has without a word: what a barrier pushes. */
 #define MODEL_BARRIER 0
 psd_status model_add_builtin(struct model *model);
+
+/* Are there SHARED tensors? Then every worker counts its own steps. */
+bool model_apart(const struct model *model);
 
 /* Index of a tensor; UINT32_MAX when there is none. */
 uint32_t model_find(const struct model *model, const char *name);

@@ -200,7 +200,8 @@ static void between_hosts_a_shard_gets_several_parts(void **state)
         { 64u << 10, 4 },   /* 16 KiB each: one for every shard */
         { 160u << 10, 5 },
         { 1u << 20, 16 },   /* MODEL_SPREAD for every shard */
-        { 64u << 20, 64 },  /* blocks are enough */
+        { 16u << 20, 16 + 12 }, /* the last of each shard is four */
+        { 64u << 20, 64 + 12 }, /* blocks are enough */
     };
     struct model model;
 

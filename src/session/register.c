@@ -94,9 +94,7 @@ psd_status session_grow(struct psd_session *session, uint32_t before)
         return status;
     }
     session->audits = audits;
-    for (uint32_t i = before; i < count; i++) {
-        session->apart |= session->model.tensors[i].kind == PSD_KIND_SHARED;
-    }
+    session->apart = model_apart(&session->model);
     switch (session->way) {
     case SESSION_SOLO:
         return solo_add(session);
