@@ -94,6 +94,9 @@ static bool take_tables(struct server_thread *thread)
         thread->batch++;
     }
     thread->table_count = 0;
+    if (model_apart(&thread->model)) {
+        loop_turns_off(thread->loop);
+    }
     for (uint32_t i = 0; i < server->count; i++) {
         if (server->threads[i].batch < done) {
             done = server->threads[i].batch;

@@ -512,6 +512,7 @@ enum auth_verdict shard_accept(struct shard *shard, struct psd_link *link)
     rank->incarnation = link->identity.incarnation;
     link->events = &shard_link_events;
     link->user = shard;
+    link->turn = link_turn(shard->index, link->identity.rank, shard->ranks);
     return AUTH_WELCOME;
 }
 

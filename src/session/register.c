@@ -103,6 +103,9 @@ psd_status session_grow(struct psd_session *session, uint32_t before)
     case SESSION_LINKS:
         break;
     }
+    if (session->apart) {
+        loop_turns_off(session->loop); /* one may wait for this one alone */
+    }
     status = worker_add(&session->worker, session->flights);
     if (status == PSD_OK && session->has_shard) {
         status = shard_add(&session->shard);

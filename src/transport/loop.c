@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "transport/turns.h"
 
 #define SLOT_WAKE 0 /* never a watch's: a zeroed watch has it */
 #define SLOTS_FIRST 16
@@ -39,6 +40,7 @@ struct psd_loop {
     struct list pollers;
     struct list endings;
     void *hub;
+    struct turns turns;
     _Atomic uint64_t next_ns;
     _Atomic uint32_t waiting; /* threads in epoll_wait */
     _Atomic bool woken;       /* a wake-up is on its way */
@@ -57,6 +59,7 @@ psd_status loop_create(struct psd_loop **loop_p)
     list_init(&loop->late);
     list_init(&loop->pollers);
     list_init(&loop->endings);
+    turns_init(&loop->turns, loop);
     atomic_init(&loop->next_ns, UINT64_MAX);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -92,6 +95,16 @@ void loop_destroy(struct psd_loop *loop)
     }
     mem_free(loop->slots);
     mem_free(loop);
+}
+
+struct turns *loop_turns(struct psd_loop *loop)
+{
+    return &loop->turns;
+}
+
+void loop_turns_off(struct psd_loop *loop)
+{
+    loop->turns.off = true;
 }
 
 void loop_hub_set(struct psd_loop *loop, void *hub)

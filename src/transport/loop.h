@@ -102,6 +102,11 @@ void loop_ending_add(struct psd_loop *loop, struct loop_ending *ending,
                      void (*call)(struct loop_ending *ending));
 void loop_ending_remove(struct loop_ending *ending);
 
+/* Who writes next, see turns.h. */
+struct turns *loop_turns(struct psd_loop *loop);
+/* From now on every link writes when it can. */
+void loop_turns_off(struct psd_loop *loop);
+
 /* The hub of inproc links that was created on this loop; NULL: none. */
 void loop_hub_set(struct psd_loop *loop, void *hub);
 void *loop_hub(const struct psd_loop *loop);

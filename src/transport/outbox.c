@@ -115,20 +115,23 @@ psd_status outbox_push(struct outbox *outbox,
     return PSD_OK;
 }
 
-/* The unwritten bytes, in order, as up to `max` iovecs. */
-static int fill(const struct outbox *outbox, struct iovec *iov, int max)
+/* The first `most` unwritten bytes, in order, as up to OUTBOX_IOV iovecs. */
+static int fill(const struct outbox *outbox, struct iovec *iov, size_t most,
+                size_t *offered_p)
 {
     size_t skip = outbox->offset;
+    size_t sum = 0;
     int used = 0;
 
-    for (uint32_t i = 0; i < outbox->count && used + 2 <= max; i++) {
+    for (uint32_t i = 0;
+         i < outbox->count && used + 2 <= OUTBOX_IOV && sum < most; i++) {
         struct outbox_entry *entry = entry_at(outbox, i);
         size_t size = entry->header.size;
 
         if (skip < FRAME_HEADER_SIZE) {
             iov[used].iov_base = (uint8_t *)&entry->header + skip;
             iov[used].iov_len = FRAME_HEADER_SIZE - skip;
-            used++;
+            sum += iov[used++].iov_len;
             skip = 0;
         } else {
             skip -= FRAME_HEADER_SIZE;
@@ -136,10 +139,20 @@ static int fill(const struct outbox *outbox, struct iovec *iov, int max)
         if (size > 0) {
             iov[used].iov_base = (void *)(uintptr_t)(entry->payload + skip);
             iov[used].iov_len = size - skip;
-            used++;
+            sum += iov[used++].iov_len;
         }
         skip = 0;
     }
+    while (sum > most) { /* the last two may go too far */
+        size_t over = sum - most;
+        size_t *last = &iov[used - 1].iov_len;
+
+        over = over < *last ? over : *last;
+        sum -= over;
+        *last -= over;
+        used -= *last == 0;
+    }
+    *offered_p = sum;
     return used;
 }
 
@@ -187,21 +200,17 @@ static ssize_t write_pipe(int fd, const struct iovec *iov, int count)
 }
 
 ssize_t outbox_write(struct outbox *outbox, int fd, bool is_socket,
-                     size_t *offered_p)
+                     size_t most, size_t *offered_p)
 {
     struct iovec iov[OUTBOX_IOV];
     struct msghdr message = { .msg_iov = iov };
-    int count = fill(outbox, iov, OUTBOX_IOV);
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (most < SIZE_MAX ? MSG_EOR : 0);
+    int count = fill(outbox, iov, most, offered_p);
     ssize_t written;
 
-    *offered_p = 0;
-    for (int i = 0; i < count; i++) {
-        *offered_p += iov[i].iov_len;
-    }
     message.msg_iovlen = (size_t)count;
     do {
-        written = is_socket ? sendmsg(fd, &message,
-                                      MSG_NOSIGNAL | MSG_DONTWAIT)
+        written = is_socket ? sendmsg(fd, &message, flags)
                             : write_pipe(fd, iov, count);
     } while (written < 0 && errno == EINTR);
     if (written > 0) {

@@ -41,8 +41,9 @@ psd_status outbox_push(struct outbox *outbox,
                        const struct frame_header *header,
                        const void *payload);
 /* Write as much as goes, with one call. Returns what the system did;
- * `*offered_p` is what it was offered. */
+ * `*offered_p` is what it was offered. Below SIZE_MAX, `most` bytes are the
+ * limit and a packet ends behind them, also if it waits in the kernel. */
 ssize_t outbox_write(struct outbox *outbox, int fd, bool is_socket,
-                     size_t *offered_p);
+                     size_t most, size_t *offered_p);
 
 #endif

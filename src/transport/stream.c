@@ -18,6 +18,10 @@
 
 /* ---- life -------------------------------------------------------------- */
 
+static enum turn_end on_turn(struct turn *turn, size_t size,
+                             size_t *written_p);
+static enum turn_end write_some(struct stream *stream, size_t most,
+                                size_t *written_p);
 static void on_task(struct loop_task *task);
 static void on_flusher(struct loop_task *task);
 static void on_event(struct loop_watch *watch, uint32_t mask);
@@ -30,10 +34,12 @@ void stream_init(struct stream *stream, struct psd_link *link)
     stream->fd_out = -1;
     loop_task_init(&stream->task, on_task);
     loop_task_init(&stream->flusher, on_flusher);
+    turn_init(&stream->turn, on_turn);
 }
 
 static void drop_descriptors(struct stream *stream)
 {
+    turns_leave(loop_turns(stream->link->loop), &stream->turn);
     tune_depth_fini(&stream->depth);
     loop_unwatch(stream->link->loop, &stream->in);
     loop_unwatch(stream->link->loop, &stream->out);
@@ -103,8 +109,11 @@ void stream_tell_up(struct stream *stream)
 
 void stream_close(struct stream *stream)
 {
-    if (stream->up && !stream->mute && stream->outbox.count > 0) {
-        stream_flush(stream); /* a last word, as far as it goes */
+    size_t written;
+
+    turns_leave(loop_turns(stream->link->loop), &stream->turn);
+    if (stream->up && !stream->mute) {
+        (void)write_some(stream, SIZE_MAX, &written); /* as far as it goes */
     }
     loop_task_cancel(&stream->task);
     loop_task_cancel(&stream->flusher);
@@ -192,37 +201,100 @@ static void want_out(struct stream *stream, bool want)
 static void go_mute(struct stream *stream)
 {
     log_debug("link: cannot write: %m");
+    turns_leave(loop_turns(stream->link->loop), &stream->turn);
     stream->mute = true;
     outbox_clear(&stream->outbox);
     loop_task_post(stream->link->loop, &stream->task);
 }
 
+/* Write up to `most` bytes. */
+static enum turn_end write_some(struct stream *stream, size_t most,
+                                size_t *written_p)
+{
+    enum turn_end end = TURN_DONE;
+
+    *written_p = 0;
+    while (stream->outbox.count > 0 && end == TURN_DONE) {
+        size_t left = most == SIZE_MAX ? most : most - *written_p;
+        size_t offered;
+        ssize_t written = outbox_write(&stream->outbox, stream->fd_out,
+                                       stream->socket, left, &offered);
+
+        if (written < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+            go_mute(stream);
+            return TURN_DONE;
+        }
+        *written_p += written > 0 ? (size_t)written : 0;
+        if (written < (ssize_t)offered) {
+            end = TURN_FULL;
+        } else if (*written_p == most && stream->outbox.count > 0) {
+            end = TURN_OVER;
+        }
+    }
+    stream->depth.sent += *written_p;
+    if (end == TURN_FULL) {
+        tune_depth_full(&stream->depth);
+    } else if (end == TURN_DONE) {
+        stream->depth.sent = 0; /* after a pause the line has no queue */
+        stream->turn.late = false;
+    }
+    want_out(stream, end == TURN_FULL);
+    check_starved(stream);
+    return stream->up ? end : TURN_DONE;
+}
+
+static enum turn_end on_turn(struct turn *turn, size_t size,
+                             size_t *written_p)
+{
+    struct stream *stream = list_entry(turn, struct stream, turn);
+
+    turn->size = tune_depth_turn(&stream->depth);
+    if (turn->size == 0) { /* not any more */
+        (void)write_some(stream, SIZE_MAX, written_p);
+        return TURN_DONE;
+    }
+    if (!tune_depth_has_room(&stream->depth)) {
+        *written_p = 0;
+        tune_depth_full(&stream->depth);
+        want_out(stream, true);
+        return stream->up ? TURN_FULL : TURN_DONE;
+    }
+    return write_some(stream, size, written_p);
+}
+
+/* Much for another host goes in turns. Little goes at once, and so does all of
+ * a link that made the others wait. */
+static bool joins(struct stream *stream, const struct turns *turns)
+{
+    struct turn *turn = &stream->turn;
+
+    if (stream->link->turn == 0 || turns->off || turn->late ||
+        stream->outbox.pending < STREAM_TURNS) {
+        return false;
+    }
+    turn->place = stream->link->turn;
+    turn->size = tune_depth_turn(&stream->depth);
+    return turn->size > 0;
+}
+
 void stream_flush(struct stream *stream)
 {
+    struct turns *turns = loop_turns(stream->link->loop);
+    size_t written;
+
     loop_task_done(stream->link->loop, &stream->flusher);
     if (!stream->up || stream->mute) {
         return;
     }
-    while (stream->outbox.count > 0) {
-        size_t offered;
-        ssize_t written = outbox_write(&stream->outbox, stream->fd_out,
-                                       stream->socket, &offered);
-
-        if (written < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-            go_mute(stream);
+    if (!turn_waits(&stream->turn)) {
+        if (!joins(stream, turns)) {
+            (void)write_some(stream, SIZE_MAX, &written);
             return;
         }
-        stream->depth.sent += written > 0 ? (size_t)written : 0;
-        if (written < (ssize_t)offered) {
-            tune_depth_full(&stream->depth);
-            break;
-        }
+        want_out(stream, false);
+        turns_join(turns, &stream->turn);
     }
-    if (stream->outbox.count == 0) {
-        stream->depth.sent = 0; /* after a pause the line has no queue */
-    }
-    want_out(stream, stream->outbox.count > 0);
-    check_starved(stream);
+    turns_run(turns);
 }
 
 static psd_status queue(struct stream *stream, struct frame_header *header,

@@ -2,8 +2,9 @@
  * stream.h: framed links over byte streams: TCP after its handshake, Unix
  * sockets, pipes. Private to this room; the loop's thread.
  *
- * Sending: frames wait in an outbox and leave many at a time. A peer grants
- * credit for data payloads, so that a slow one holds back only its own link.
+ * Sending: frames wait in an outbox and leave many at a time, much for another
+ * host in turns with other links. A peer grants credit for data payloads, so
+ * that a slow one holds back only its own link.
  * Receiving: many small frames per read; what a big payload still lacks is
  * read straight to its place.
  */
@@ -13,6 +14,7 @@
 #include "transport/link.h"
 #include "transport/outbox.h"
 #include "transport/tune.h"
+#include "transport/turns.h"
 
 #define STREAM_BUFFER (256u << 10) /* small frames of one read */
 #define STREAM_BULK (64u << 10)    /* payloads from here on are bulk */
@@ -20,6 +22,7 @@
 #define STREAM_TURN (4u << 20)     /* bytes read before others have a turn */
 #define STREAM_LOW (64 << 10)      /* of a bulk payload between hosts, worth a
                                     * look; see tune_low_mark */
+#define STREAM_TURNS (128u << 10)  /* queued bytes that wait for their turn */
 #define STREAM_CREDIT_PART 4 /* of the window: owed bytes worth a frame */
 #define STREAM_GATHER_KEEP (1u << 20)   /* a larger gather buffer is freed */
 
@@ -42,6 +45,7 @@ struct stream {
 
     struct outbox outbox;
     struct tune_depth depth;
+    struct turn turn;
     bool starved;         /* PSD_AGAIN was said */
     uint32_t starved_size;
     uint64_t window;      /* data bytes that may be without credit */

@@ -98,6 +98,7 @@ struct psd_link {
     const struct auth_job *job;    /* tcp; kept while the link lives */
     bool mapped;                   /* payloads are spans */
     bool crc;                      /* data frames carry checksums */
+    uint32_t turn;                 /* see link_turn; 0: it takes none */
     uint64_t sent_bytes;           /* inline payload, both counters */
     uint64_t received_bytes;
     void *state;                   /* of the transport */
@@ -108,6 +109,13 @@ struct psd_link {
 /* Every transport there is; ends with NULL. */
 extern const struct psd_transport *const psd_transports[];
 const struct psd_transport *transport_find(const char *url);
+
+/* Much for other hosts is written in turns (turns.h). The place of the link to
+ * `peer`, one of `count`, in the order of `own`: those behind it come first. */
+static inline uint32_t link_turn(uint32_t own, uint32_t peer, uint32_t count)
+{
+    return 1 + (peer + count - own % count) % count;
+}
 
 /* Open a link as a client. URLs:
  *   tcp:HOST:PORT  tcp:[V6]:PORT       needs job

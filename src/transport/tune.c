@@ -1,9 +1,11 @@
 /* tune.c: see tune.h. */
 #include "transport/tune.h"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h> /* the whole tcp_info, which netinet/tcp.h has not */
 #include <netinet/in.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -50,6 +52,16 @@ void tune_low_mark(int fd, int size)
 #define DEPTH_MOST  (96u << 10)
 #define DEPTH_LAST  2u /* left to the kernel */
 
+/* Turns of all links that may be under way together: a queue less the room for
+ * headers and acknowledgements; TURNS_OUT of each link. The kernel says that a
+ * socket can be written when a third of it is free; told 8/5 of a turn it does
+ * when two are under way. A turn is whole segments, at most a full packet. */
+#define TURNS_ALL  (940u << 10)
+#define TURNS_OUT  3u
+#define SEGMENT    1448u /* of TCP over Ethernet */
+#define TURN_LEAST (8u * SEGMENT)
+#define TURN_MOST  (45u * SEGMENT)
+
 static atomic_uint sharers; /* links that wait for the line now and then */
 
 uint32_t tune_depth_size(unsigned row, uint32_t links)
@@ -61,10 +73,22 @@ uint32_t tune_depth_size(unsigned row, uint32_t links)
     return row == DEPTH_LAST ? 0 : row == 0 ? part : 2 * part;
 }
 
+uint32_t tune_turn_size(uint32_t links)
+{
+    uint32_t size = TURNS_ALL / TURNS_OUT / (links == 0 ? 1 : links);
+
+    size = size > TURN_MOST ? TURN_MOST : size;
+    size = size < TURN_LEAST ? TURN_LEAST : size;
+    return size / SEGMENT * SEGMENT;
+}
+
 static void take(struct tune_depth *depth)
 {
     const int locks = 0;
-    int size = (int)tune_depth_size(depth->row, atomic_load(&sharers));
+    uint32_t links = atomic_load(&sharers);
+    int size = depth->turns && depth->row == 0
+                   ? (int)(tune_turn_size(links) * 8 / 5)
+                   : (int)tune_depth_size(depth->row, links);
     int done;
 
     if (size == depth->size) {
@@ -122,18 +146,44 @@ static void look(struct tune_depth *depth)
     }
 }
 
+static void share(struct tune_depth *depth)
+{
+    if (!depth->shares) {
+        depth->shares = true;
+        atomic_fetch_add(&sharers, 1);
+    }
+}
+
 void tune_depth_full(struct tune_depth *depth)
 {
     if (depth->fd < 0) {
         return;
     }
-    if (!depth->shares) {
-        depth->shares = true;
-        atomic_fetch_add(&sharers, 1);
-    }
+    share(depth);
     if (depth->sent >= LOOK) {
         depth->sent = 0;
         look(depth);
     }
     take(depth);
+}
+
+size_t tune_depth_turn(struct tune_depth *depth)
+{
+    if (depth->fd < 0 || depth->row > 0) {
+        return 0;
+    }
+    depth->turns = true;
+    share(depth);
+    take(depth);
+    return tune_turn_size(atomic_load(&sharers));
+}
+
+/* What the kernel holds counts for more than its bytes, hence this is true
+ * whenever the socket can be written: nobody waits in vain. */
+bool tune_depth_has_room(const struct tune_depth *depth)
+{
+    int held = 0;
+
+    return depth->size <= 0 || ioctl(depth->fd, SIOCOUTQ, &held) != 0 ||
+           held <= depth->size / 3 * 4;
 }

@@ -26,6 +26,7 @@ struct tune_depth {
     unsigned row;
     int size;    /* what the kernel was told */
     bool shares; /* the line with others; counted */
+    bool turns;  /* it writes in turns */
     size_t sent; /* since the last look at the line, without a pause; the
                   * owner counts */
 };
@@ -33,14 +34,20 @@ struct tune_depth {
 void tune_depth_init(struct tune_depth *depth, int fd);
 /* The kernel is full: take the depth that fits the line. */
 void tune_depth_full(struct tune_depth *depth);
+/* The link writes in turns (turns.h), which need a depth of their own: three
+ * may be under way. Bytes of a turn; 0: the line has no queue worth it. */
+size_t tune_depth_turn(struct tune_depth *depth);
+/* May another turn be handed over? */
+bool tune_depth_has_room(const struct tune_depth *depth);
 /* The link is gone. Idempotent. */
 void tune_depth_fini(struct tune_depth *depth);
 
 /* The rules: what follows `row` when a byte takes this long and took that at
- * least, in microseconds; and bytes of a row when so many links share the
- * line, 0: as the kernel likes. */
+ * least, in microseconds; and when so many links share the line, bytes of a
+ * row, 0: as the kernel likes, and bytes of a turn. */
 unsigned tune_depth_next(unsigned row, uint32_t rtt_us, uint32_t min_rtt_us);
 uint32_t tune_depth_size(unsigned row, uint32_t links);
+uint32_t tune_turn_size(uint32_t links);
 
 /* Tell of input only when `size` bytes are there, or the end. */
 void tune_low_mark(int fd, int size);

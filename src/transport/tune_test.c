@@ -154,6 +154,47 @@ static void the_parts_of_all_links_fit_into_a_queue(void **state)
     }
 }
 
+static void the_turns_of_all_links_fit_into_a_queue(void **state)
+{
+    (void)state;
+    assert_int_equal(tune_turn_size(0), tune_turn_size(1));
+    for (uint32_t links = 1; links < 1000; links++) {
+        uint32_t size = tune_turn_size(links);
+
+        assert_in_range(size, 8 * 1448, 45 * 1448);
+        assert_int_equal(size % 1448, 0); /* whole segments */
+        if (links <= 27) {
+            assert_true(3 * links * size <= 1 << 20);
+        }
+    }
+}
+
+static void there_is_room_until_nobody_reads(void **state)
+{
+    static char bytes[45 * 1448];
+    struct tune_depth depth;
+    struct tune_depth none;
+    int fds[2];
+    int sent = 0;
+
+    (void)state;
+    assert_true(connection("127.0.0.1", fds));
+    tune_depth_init(&depth, fds[0]);
+    tune_depth_init(&none, -1);
+    assert_int_equal(tune_depth_turn(&none), 0);
+    assert_int_equal(tune_depth_turn(&depth), sizeof(bytes));
+    while (tune_depth_has_room(&depth) && sent < 1000) {
+        assert_true(send(fds[0], bytes, sizeof(bytes), MSG_DONTWAIT) > 0);
+        sent++;
+    }
+    assert_in_range(sent, 3, 999);
+    depth.row = 1; /* the line has no queue */
+    assert_int_equal(tune_depth_turn(&depth), 0);
+    tune_depth_fini(&depth);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 static int send_buffer(int fd)
 {
     int size = 0;
@@ -249,6 +290,8 @@ int main(void)
         cmocka_unit_test(the_end_is_told_whatever_is_missing),
         cmocka_unit_test(a_queue_makes_a_link_shallow),
         cmocka_unit_test(the_parts_of_all_links_fit_into_a_queue),
+        cmocka_unit_test(the_turns_of_all_links_fit_into_a_queue),
+        cmocka_unit_test(there_is_room_until_nobody_reads),
         cmocka_unit_test(a_depth_reaches_the_socket),
         cmocka_unit_test(links_have_equal_parts),
         cmocka_unit_test(what_stays_on_the_host_is_left_alone),

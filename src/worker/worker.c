@@ -79,6 +79,7 @@ void worker_link(struct worker *worker, uint32_t shard, struct psd_link *link)
 {
     worker->shards[shard].link = link;
     worker->shards[shard].up = false;
+    link->turn = link_turn(worker->rank, shard, worker->shard_count);
 }
 
 static void requeue(struct worker *worker, uint32_t shard)
