@@ -37,6 +37,8 @@
 
 /* ---- frames to psd_run -------------------------------------------------- */
 
+/* Without its guard the host is lost, and what ends now was ended by us: none
+ * of it is to blame, so nothing is said of it. */
 void agent_send(struct agent *agent, const struct process *process,
                 unsigned type, const struct pack *pack)
 {
@@ -47,7 +49,8 @@ void agent_send(struct agent *agent, const struct process *process,
         .flags = process != NULL && process->is_server ? FRAME_FLAG_SERVER : 0,
     };
 
-    if (agent->link != NULL && !pack->failed) {
+    if (agent->link != NULL && !pack->failed &&
+        !(agent->unguarded && process != NULL)) {
         (void)link_send(agent->link, &header, pack->data);
     }
 }
@@ -107,8 +110,6 @@ static void describe_failure(struct agent *agent, struct process *process,
     }
 }
 
-/* Without its guard the host is lost, and what ends now was ended by us: none
- * of it is to blame. */
 static void send_exited(struct agent *agent, struct process *process)
 {
     struct launch_exited exited = { .pid = (uint32_t)process->pid,
@@ -125,9 +126,6 @@ static void send_exited(struct agent *agent, struct process *process)
     }
     if (exited.signal != 0 || exited.code != 0) {
         describe_failure(agent, process, &exited);
-    }
-    if (agent->unguarded) {
-        return;
     }
     pack_init(&pack);
     launch_exited_pack(&pack, &exited);
