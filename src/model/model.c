@@ -5,9 +5,9 @@
  * enough that the answer to one part can travel while the next one arrives.
  * The last part for each shard is cut once more there, because at the end of
  * a large tensor nothing else is left to travel. Each part goes to the shard
- * with the least bytes so far. A tensor too small
- * to cut is one block of its own: it leaves the moment it is there, and the
- * transport coalesces its frame with its neighbours'.
+ * with the least bytes so far. A tensor too small to cut is one block of its
+ * own: it leaves the moment it is there, and the transport coalesces its frame
+ * with its neighbours'.
  */
 #include "model/model.h"
 

@@ -496,13 +496,23 @@ def torch_missing_on_one_worker_is_the_reason():
     contains(job.err, 'reason: worker 1', "No module named 'torch'")
 
 
+def run_group(text, tries=3):
+    """To the end, which a thread of Gloo rarely misses: torch aborts then."""
+    job = run_script(text, args=['attribute'], code=None)
+    if tries > 1 and job.code == 134 and \
+            'terminate called without an active exception' in job.err:
+        return run_group(text, tries - 1)
+    check(job.code == 0, 'exit code %d\n%s%s' % (job.code, job.out, job.err))
+    return job
+
+
 @test
 def a_ddp_script_runs_as_it_is():
     late = GROUP.replace('init_process_group("gloo"', 'optimizer = torch.optim'
                          '.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)\n'
                          'init_process_group("gloo"')
     for text in (GROUP, late):
-        job = run_script(text, args=['attribute'])
+        job = run_group(text)
         contains(job.out, 'group 2.0')
         check(job.err.count('poseidon: ') >= 1, job.err)
         lines = [line for line in (job.err + job.rank_err(1)).split('\n')
