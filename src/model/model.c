@@ -232,7 +232,7 @@ static void cut(struct model *model, uint32_t index)
 {
     struct model_tensor *tensor = &model->tensors[index];
     uint32_t parts = parts_of(model, tensor);
-    uint32_t last = tensor->block_count == parts ? 0 : model->shards;
+    uint32_t last = cuts_last(model, tensor->size, parts) ? model->shards : 0;
     uint32_t whole = parts - last;
     uint64_t begin = tensor->size * whole / parts;
 

@@ -269,7 +269,7 @@ static bool joins(struct stream *stream, const struct turns *turns)
     struct turn *turn = &stream->turn;
 
     if (stream->link->turn == 0 || turns->off || turn->late ||
-        stream->outbox.pending < STREAM_TURNS) {
+        stream->outbox.pending < STREAM_MUCH) {
         return false;
     }
     turn->place = stream->link->turn;

@@ -22,7 +22,7 @@
 #define STREAM_TURN (4u << 20)     /* bytes read before others have a turn */
 #define STREAM_LOW (64 << 10)      /* of a bulk payload between hosts, worth a
                                     * look; see tune_low_mark */
-#define STREAM_TURNS (128u << 10)  /* queued bytes that wait for their turn */
+#define STREAM_MUCH (128u << 10)   /* queued bytes that wait for a turn */
 #define STREAM_CREDIT_PART 4 /* of the window: owed bytes worth a frame */
 #define STREAM_GATHER_KEEP (1u << 20)   /* a larger gather buffer is freed */
 
